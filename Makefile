@@ -1,0 +1,62 @@
+# One verb a target. PYTHON picks the interpreter, VENV the environment.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check fix lint types imports protos drift lock services bench clean
+
+help:     ## list the targets
+	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
+
+setup: $(READY)  ## create the environment: both sides, an engine, a model, the development tools
+
+$(READY): requirements/dev.txt requirements/demo.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+		{ echo "edgesweep needs Python 3.10 or newer; $(PYTHON) is $$($(PYTHON) -V). Try: make setup PYTHON=python3.11"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "python3-venv is missing: apt-get install python3-venv"; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/demo.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: setup  ## a real sweep from a real engine to the answer: build/demo/report.html
+	@exec $(BIN)/python demo/demo.py
+
+test: setup services  ## all tests; those whose services are missing are skipped by name
+	$(BIN)/python -m pytest
+
+services:
+	@tests/services.sh
+
+check: lint types imports drift  ## everything but the tests
+
+fix: setup  ## format, and mend what can be mended
+	$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
+
+lint: setup
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+
+types: setup
+	$(BIN)/mypy --no-error-summary
+	$(BIN)/mypy --no-error-summary --strict demo/*.py requirements/lock.py
+
+imports: setup
+	$(BIN)/lint-imports
+
+protos: setup  ## generate protos/edgesweep/v1 from its .proto files
+	$(BIN)/python protos/generate.py protos
+
+drift: setup
+	$(BIN)/python protos/generate.py --check protos
+
+lock: setup  ## pin requirements/*.txt anew; run with the oldest supported Python
+	$(BIN)/python requirements/lock.py
+
+bench: setup  ## what measuring costs: client error and overhead against a known timetable
+	$(BIN)/python tests/bench/loadgen_error.py
+
+clean:    ## remove environments and build outputs
+	rm -rf .venv .venv-* build dist

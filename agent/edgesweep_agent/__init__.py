@@ -1,0 +1,1 @@
+"""The agent: sweeps the local engine within the memory limit and delivers what it measured."""

@@ -1,0 +1,254 @@
+"""From an address to something that can be measured: what is there, is it ready, which model.
+
+Everything that asks the server a question before the measuring lives here. Questions go
+through httpx, off the measuring path.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import anyio
+import httpx
+
+from .core import readiness
+from .core.answers import Reply, models_of
+from .core.readiness import READY, Readiness, State
+from .engines import registry
+from .errors import EngineError, UsageError
+from .workloads import chat
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .core.answers import Answers
+    from .engines.base import Engine, Facts
+
+CHAT_PATH = "/v1/chat/completions"
+QUESTION_TIMEOUT_S = 5.0
+TRIAL_TIMEOUT_S = 120.0
+"""The first completion after a start may compile or page in the whole model."""
+ASK_AGAIN_S = 0.5
+_TRIAL_WORDS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to wait for a server.
+
+    Attributes:
+        loading_s: While it says that it is loading.
+        refused_s: While nothing listens: a server may not even listen until it is ready.
+        alive: Says how a managed server died, as soon as it has.
+    """
+
+    loading_s: float = 120.0
+    refused_s: float = 0.0
+    alive: Callable[[], str | None] = field(default=lambda: None)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A server that answered a completion and can be measured.
+
+    Attributes:
+        overhead_tokens: What the chat template adds to a prompt, by the server's own count.
+        ready_s: From the first question to the first answer.
+    """
+
+    url: str
+    engine: Engine
+    facts: Facts
+    model: str
+    api_key: str | None
+    overhead_tokens: int
+    ready_s: float
+
+    def headers(self) -> dict[str, str]:
+        """Headers of every request."""
+        return _headers(self.api_key)
+
+    def body(self, text: str, output_tokens: int) -> bytes:
+        """One streamed, greedy chat request as bytes."""
+        return json.dumps(
+            {
+                "model": self.model,
+                "messages": [{"role": "user", "content": text}],
+                "max_tokens": output_tokens,
+                "temperature": 0,
+                "stream": True,
+                "stream_options": {"include_usage": True},
+                **self.engine.body_fields(),
+            }
+        ).encode()
+
+    def prompt(self, seed: str, index: int, prompt_tokens: int) -> str:
+        """A prompt that comes to about ``prompt_tokens`` with the template's own tokens."""
+        return chat.prompt(seed, index, max(1, prompt_tokens - self.overhead_tokens))
+
+
+def normalise(url: str) -> str:
+    """The root of a server from what people paste: with or without ``/v1`` or a path below.
+
+    Raises:
+        UsageError: not an http(s) address.
+    """
+    text = url if "://" in url else f"http://{url}"
+    parts = urlsplit(text)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise UsageError(f"{url!r} is no http:// or https:// address")
+    path = parts.path.rstrip("/")
+    for suffix in (CHAT_PATH, "/v1/completions", "/v1/models", "/v1"):
+        path = path.removesuffix(suffix)
+    return f"{parts.scheme}://{parts.netloc}{path}"
+
+
+async def attach(
+    url: str,
+    *,
+    model: str | None = None,
+    api_key: str | None = None,
+    patience: Patience | None = None,
+    waiting: Callable[[str, float], None] = lambda _text, _seconds: None,
+) -> Target:
+    """Wait until the server at ``url`` answers one tiny completion.
+
+    Args:
+        url: The server's root.
+        model: Its model, needed when it lists several or none.
+        api_key: Sent as a bearer token.
+        patience: How long "not yet" is taken for an answer.
+        waiting: Told what is waited for, and how long already.
+
+    Raises:
+        EngineError: nobody there, not ready in time, or no such API; says what to do.
+        UsageError: the model is not there, or has to be named.
+    """
+    bound = patience or Patience()
+    started = time.monotonic()
+    async with httpx.AsyncClient(headers=_headers(api_key), trust_env=False) as client:
+        while True:
+            found = await _try(client, url, model, api_key, started)
+            if isinstance(found, Target):
+                return found
+            waited = time.monotonic() - started
+            _give_up_if(found, bound, waited)
+            waiting(found.text, waited)
+            await anyio.sleep(ASK_AGAIN_S)
+
+
+async def look(url: str, *, api_key: str | None = None) -> tuple[Engine, Facts]:
+    """What is at ``url``, without asking it to generate anything.
+
+    Raises:
+        EngineError: nothing answers there, or what answers is no such API.
+    """
+    async with httpx.AsyncClient(headers=_headers(api_key), trust_env=False) as client:
+        answers = await _ask_all(client, url)
+    verdict = readiness.of_listing(url, answers, model_named=True)
+    if verdict.state in {State.REFUSED, State.UNUSABLE}:
+        raise EngineError(verdict.text)
+    return registry.recognise(answers)
+
+
+async def _try(
+    client: httpx.AsyncClient, url: str, model: str | None, api_key: str | None, started: float
+) -> Target | Readiness:
+    answers = await _ask_all(client, url)
+    verdict = readiness.of_listing(url, answers, model_named=model is not None)
+    if verdict is not READY:
+        return verdict
+    engine, facts = registry.recognise(answers)
+    chosen = _choose(url, model, answers)
+    text = chat.prompt(f"trial/{time.monotonic_ns()}", 0, _TRIAL_WORDS)
+    reply = await _complete(client, url, chosen, text)
+    if reply is not None and reply.status == 404 and model is not None and not reply.is_html:
+        raise UsageError(_unknown_model(url, model, models_of(answers)))
+    verdict = readiness.of_completion(url, reply)
+    if reply is None or verdict is not READY:
+        return verdict
+    overhead = _prompt_tokens(reply) - _TRIAL_WORDS
+    took = time.monotonic() - started
+    return Target(url, engine, facts, chosen, api_key, max(0, overhead), took)
+
+
+def _give_up_if(verdict: Readiness, patience: Patience, waited_s: float) -> None:
+    died = patience.alive()
+    if died is not None:
+        raise EngineError(f"the engine ended while it was starting: {died}")
+    bounds = {State.LOADING: patience.loading_s, State.REFUSED: patience.refused_s}
+    bound = bounds.get(verdict.state, 0.0)
+    if waited_s < bound:
+        return
+    after = f" after {waited_s:.0f} s; give it longer with --wait SECONDS" if bound else ""
+    raise EngineError(verdict.text + after)
+
+
+def _choose(url: str, model: str | None, answers: Answers) -> str:
+    listed = models_of(answers)
+    if model is not None:
+        if listed and model not in listed:
+            raise UsageError(_unknown_model(url, model, listed))
+        return model
+    entries = answers["/v1/models"].json_object().get("data")
+    if listed and isinstance(entries, list) and len(entries) == 1:
+        return listed[0]
+    has = f"has several models: {', '.join(listed)}" if listed else "lists no model"
+    raise UsageError(f"{url} {has}; name one with --model")
+
+
+def _unknown_model(url: str, model: str, listed: tuple[str, ...]) -> str:
+    have = f"it has {', '.join(listed)}" if listed else "it lists none"
+    return f"{url} has no model {model!r}; {have}: correct --model"
+
+
+def _prompt_tokens(reply: Reply) -> int:
+    usage = reply.json_object().get("usage")
+    count = usage.get("prompt_tokens") if isinstance(usage, dict) else None
+    return count if isinstance(count, int) else _TRIAL_WORDS
+
+
+async def _ask_all(client: httpx.AsyncClient, url: str) -> Answers:
+    answers: Answers = {}
+
+    async def get(path: str) -> None:
+        try:
+            response = await client.get(url + path, timeout=QUESTION_TIMEOUT_S)
+        except (httpx.ConnectError, httpx.ConnectTimeout):
+            return
+        except httpx.HTTPError:
+            # It listens, and says nothing that could be judged.
+            answers[path] = Reply(0, {}, "")
+            return
+        answers[path] = _reply(response)
+
+    async with anyio.create_task_group() as tasks:
+        for path in registry.PATHS:
+            tasks.start_soon(get, path)
+    return answers
+
+
+async def _complete(client: httpx.AsyncClient, url: str, model: str, text: str) -> Reply | None:
+    body = {
+        "model": model,
+        "messages": [{"role": "user", "content": text}],
+        "max_tokens": 1,
+        "temperature": 0,
+    }
+    try:
+        return _reply(await client.post(url + CHAT_PATH, json=body, timeout=TRIAL_TIMEOUT_S))
+    except httpx.HTTPError:
+        return None
+
+
+def _reply(response: httpx.Response) -> Reply:
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    return Reply(response.status_code, headers, response.text)
+
+
+def _headers(api_key: str | None) -> dict[str, str]:
+    return {} if api_key is None else {"Authorization": f"Bearer {api_key}"}

@@ -1,0 +1,140 @@
+"""The table that grows while a sweep runs: a line a level, and what happens just now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from edgesweep.records import LevelStatus
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from edgesweep.records import LevelResult, Run, Sample
+    from typing_extensions import Self
+
+    from edgesweep_agent.sweep.recorder import Progress
+
+ABSENT = "–"  # noqa: RUF001 - an en dash is what a table has where nothing was measured
+_STYLE = {
+    LevelStatus.VALID: "green",
+    LevelStatus.FLAGGED: "yellow",
+    LevelStatus.SKIPPED: "dim",
+    LevelStatus.FAILED: "red",
+}
+_COLUMNS = {
+    "contender": 22,
+    "level": 5,
+    "status": 9,
+    "ok": 7,
+    "TTFT": 7,
+    "TPOT": 7,
+    "E2E": 7,
+    "tok/s": 6,
+    "req/s": 6,
+}
+"""What a line shows, medians of the times, and how wide it is where nothing adapts."""
+_TEXT_COLUMNS = frozenset({"contender", "status"})
+
+
+@dataclass(slots=True)
+class LiveTable:
+    """Draws on a terminal; into a pipe or a log it writes each level's line once."""
+
+    console: Console
+    _levels: list[LevelResult] = field(default_factory=list)
+    _progress: Progress | None = None
+    _live: Live | None = None
+
+    def __enter__(self) -> Self:
+        """Begin to draw."""
+        if self.console.is_terminal:
+            self._live = Live(console=self.console, get_renderable=self._draw, refresh_per_second=4)
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the finished table on the screen."""
+        self._progress = None
+        if self._live is not None:
+            self._live.stop()
+
+    async def on_run(self, _run: Run) -> None:
+        """The table shows levels."""
+
+    async def on_level(self, level: LevelResult, _samples: Sequence[Sample]) -> None:
+        """Add a line."""
+        if self._live is None and not self._levels:
+            self._line(tuple(_COLUMNS))
+        self._levels.append(level)
+        if self._live is None:
+            self._line(tuple(str(cell) for cell in row(level)))
+
+    def on_progress(self, progress: Progress) -> None:
+        """Show what happens just now."""
+        self._progress = progress
+
+    def _draw(self) -> Group:
+        return Group(self._table(), *([Text(_now(self._progress))] if self._progress else []))
+
+    def _table(self) -> Table:
+        table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
+        for name, width in _COLUMNS.items():
+            if name in _TEXT_COLUMNS:
+                table.add_column(name, overflow="fold")
+            else:
+                table.add_column(name, justify="right", no_wrap=True, min_width=width - 1)
+        for level in self._levels:
+            table.add_row(*row(level))
+        return table
+
+    def _line(self, cells: tuple[str, ...]) -> None:
+        padded = (
+            cell.ljust(width) if name in _TEXT_COLUMNS else cell.rjust(width)
+            for (name, width), cell in zip(_COLUMNS.items(), cells, strict=True)
+        )
+        self.console.out(" ".join(padded).rstrip(), highlight=False)
+
+
+def row(level: LevelResult) -> tuple[str | Text, ...]:
+    """The cells of a level; what was not measured, or not often enough, is a dash."""
+    status = level.status.value + (f": {level.reason}" if level.reason else "")
+    if level.flags:
+        status += f" ({', '.join(flag.name for flag in level.flags)})"
+    total = level.n_ok + level.n_failed
+    return (
+        level.contender.name,
+        str(level.concurrency),
+        Text(status, style=_STYLE[level.status]),
+        f"{level.n_ok}/{total}" if total else ABSENT,
+        _time(level, "ttft_s"),
+        _time(level, "tpot_s"),
+        _time(level, "e2e_s"),
+        _rate(level, "output_tokens_per_s"),
+        _rate(level, "requests_per_s"),
+    )
+
+
+def _time(level: LevelResult, metric: str) -> str:
+    found = level.distributions.get(metric)
+    if found is None or found.p50 is None:
+        return ABSENT
+    return f"{found.p50 * 1000:.0f} ms" if found.p50 < 10 else f"{found.p50:.1f} s"
+
+
+def _rate(level: LevelResult, metric: str) -> str:
+    value = level.values.get(metric)
+    return ABSENT if value is None else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def _now(progress: Progress) -> str:
+    if progress.concurrency is None:
+        return f"{progress.contender}: {progress.text}"
+    return (
+        f"{progress.contender}: level {progress.concurrency}: {progress.text}, "
+        f"{progress.done} of {progress.planned} requests"
+    )

@@ -1,0 +1,154 @@
+"""The daemon's Unix socket: how the command line and the sweep hand over what they made.
+
+One JSON object a line, a request and its answer. A ``put`` is answered after the spool has
+committed, so that whoever sent it may forget it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Protocol
+
+import anyio
+import msgspec
+from anyio.streams.buffered import BufferedByteReceiveStream
+from edgesweep.envelope import MAX_PAYLOAD_BYTES
+
+from .errors import DaemonError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from anyio.abc import SocketStream
+
+MAX_LINE_BYTES = 2 * MAX_PAYLOAD_BYTES
+"""Base64 adds a third; twice leaves room for the rest."""
+
+
+class Put(msgspec.Struct, frozen=True, tag="put", tag_field="op", forbid_unknown_fields=True):
+    """Spool a record: its kind and its encoded payload."""
+
+    kind: str
+    payload: bytes
+
+
+class Status(msgspec.Struct, frozen=True, tag="status", tag_field="op"):
+    """Tell how the daemon is."""
+
+
+class Stored(msgspec.Struct, frozen=True, tag="stored", tag_field="answer"):
+    """The record is on the disk under this identity."""
+
+    epoch: str
+    seq: int
+
+
+class Report(msgspec.Struct, frozen=True, tag="report", tag_field="answer"):
+    """How the daemon is: spool and uplink."""
+
+    device_id: str
+    agent_version: str
+    epoch: str
+    rows: int
+    bytes: int
+    rejected: int
+    rows_by_kind: dict[str, int]
+    uplink: str
+    uplink_state: str
+    uplink_detail: str
+
+
+class Refused(msgspec.Struct, frozen=True, tag="refused", tag_field="answer"):
+    """The request cannot be done; the reason is for people."""
+
+    reason: str
+
+
+Request = Put | Status
+Answer = Stored | Report | Refused
+
+_decode_request = msgspec.json.Decoder(Request).decode
+_decode_answer = msgspec.json.Decoder(Answer).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class Desk(Protocol):
+    """Who answers."""
+
+    async def answer(self, request: Request) -> Answer:
+        """Do what is asked."""
+
+
+async def serve(path: Path, desk: Desk) -> None:
+    """Answer on the socket at ``path`` until cancelled; only this user may connect."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    listener = await anyio.create_unix_listener(path, mode=0o600)
+
+    async def talk(stream: SocketStream) -> None:
+        async with stream:
+            await _talk(stream, desk)
+
+    try:
+        async with listener:
+            await listener.serve(talk)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+async def _talk(stream: SocketStream, desk: Desk) -> None:
+    lines = BufferedByteReceiveStream(stream)
+    gone = (anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError)
+    with contextlib.suppress(*gone):
+        while True:
+            line = await lines.receive_until(b"\n", MAX_LINE_BYTES)
+            try:
+                answer = await desk.answer(_decode_request(line))
+            except msgspec.MsgspecError as error:
+                answer = Refused(f"not a request: {error}")
+            await stream.send(_encode(answer) + b"\n")
+
+
+async def ask(path: Path, request: Request, *, timeout_s: float = 10.0) -> Answer:
+    """Ask the daemon once.
+
+    Raises:
+        DaemonError: nobody answers there, or the answer is no answer.
+    """
+    try:
+        with anyio.fail_after(timeout_s):
+            async with await anyio.connect_unix(path) as stream:
+                await stream.send(_encode(request) + b"\n")
+                line = await BufferedByteReceiveStream(stream).receive_until(b"\n", MAX_LINE_BYTES)
+                return _decode_answer(line)
+    except (OSError, anyio.EndOfStream, anyio.IncompleteRead) as error:
+        raise DaemonError(
+            f"no daemon answers at {path} ({type(error).__name__}): start `edgesweep-agent serve`"
+        ) from error
+    except msgspec.MsgspecError as error:
+        raise DaemonError(f"{path} gave no answer that we understand: {error}") from error
+
+
+async def put(path: Path, kind: str, payload: bytes) -> Stored:
+    """Hand a record over; it is on the disk when this returns.
+
+    Raises:
+        DaemonError: it is not.
+    """
+    answer = await ask(path, Put(kind, payload))
+    if isinstance(answer, Stored):
+        return answer
+    reason = answer.reason if isinstance(answer, Refused) else "an answer to another question"
+    raise DaemonError(f"the daemon at {path} did not take the {kind}: {reason}")
+
+
+async def status(path: Path) -> Report:
+    """How the daemon is.
+
+    Raises:
+        DaemonError: nobody answers.
+    """
+    answer = await ask(path, Status())
+    if isinstance(answer, Report):
+        return answer
+    raise DaemonError(f"the daemon at {path} gave no report")

@@ -1,0 +1,1 @@
+"""Pure: planning, parsing, arithmetic. No I/O, no clock, no concurrency."""

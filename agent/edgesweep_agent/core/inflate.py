@@ -1,0 +1,59 @@
+"""Content codings undone after the fact, so that each piece keeps its instant."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+Piece = tuple[int, bytes]
+
+_GZIP = 16 + zlib.MAX_WBITS
+_PLAIN = ("", "identity")
+
+
+class CodingError(ValueError):
+    """The body is not in the coding that its header names, or in one we cannot undo."""
+
+
+def decoded(pieces: Iterable[Piece], coding: str) -> Iterator[Piece]:
+    """The pieces with their coding undone; a piece that only fills the decoder yields nothing.
+
+    We ask for ``identity``, but proxies compress regardless.
+
+    Args:
+        pieces: Instants with the bytes received.
+        coding: Value of the ``Content-Encoding`` header.
+
+    Raises:
+        CodingError: For an unknown coding, or bytes that contradict it.
+    """
+    name = coding.strip().lower()
+    if name in _PLAIN:
+        return iter(pieces)
+    if name in ("gzip", "x-gzip"):
+        return _inflated(pieces, _GZIP)
+    if name == "deflate":
+        return _deflated(pieces)
+    raise CodingError(f"body in content coding {name!r}")
+
+
+def _deflated(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """RFC 9110 8.4.1.2 means zlib; some servers send raw deflate under that name."""
+    kept = [piece for piece in pieces if piece[1]]
+    head = b"".join(data for _, data in kept[:2])[:2]
+    is_zlib = len(head) == 2 and head[0] & 0x0F == 8 and int.from_bytes(head, "big") % 31 == 0
+    return _inflated(kept, zlib.MAX_WBITS if is_zlib else -zlib.MAX_WBITS)
+
+
+def _inflated(pieces: Iterable[Piece], wbits: int) -> Iterator[Piece]:
+    inflate = zlib.decompressobj(wbits)
+    for t_ns, data in pieces:
+        try:
+            plain = inflate.decompress(data)
+        except zlib.error as error:
+            raise CodingError(f"body is not in its content coding: {error}") from error
+        if plain:
+            yield t_ns, plain

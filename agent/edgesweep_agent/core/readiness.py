@@ -1,0 +1,95 @@
+"""What a server's answers say about measuring it: ready, not yet, or never, and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .answers import Answers, Reply
+
+
+class State(Enum):
+    """Whether it makes sense to ask again."""
+
+    READY = "ready"
+    LOADING = "loading"
+    REFUSED = "refused"
+    UNUSABLE = "unusable"
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """A state and, unless it is ready, what was wrong and what to do."""
+
+    state: State
+    text: str = ""
+
+
+READY = Readiness(State.READY)
+
+
+def of_listing(url: str, answers: Answers, *, model_named: bool) -> Readiness:
+    """Judge ``GET /v1/models`` and ``GET /health``.
+
+    llama.cpp answers 503 to everything but its listing while it loads (ggml-org/llama.cpp
+    PR#9056); vLLM does not listen until it is ready.
+    """
+    if not answers:
+        return Readiness(
+            State.REFUSED,
+            f"nothing answers at {url}: start the server, or correct the address "
+            "(--wait 120 waits for one that is still starting)",
+        )
+    listing, health = answers.get("/v1/models"), answers.get("/health")
+    for reply in (health, listing):
+        if reply is not None and reply.status == 503:
+            return Readiness(State.LOADING, f"{url} is still loading its model (HTTP 503)")
+    if listing is None:
+        return Readiness(State.LOADING, f"{url} does not answer GET /v1/models in time")
+    problem = _problem(url, "GET /v1/models", listing)
+    if problem is None or (listing.status == 404 and not listing.is_html and model_named):
+        return READY
+    return problem
+
+
+def of_completion(url: str, reply: Reply | None) -> Readiness:
+    """Judge the answer to one tiny chat completion."""
+    what = "POST /v1/chat/completions"
+    if reply is None:
+        return Readiness(State.LOADING, f"{url} does not answer {what} in time")
+    if reply.status == 503:
+        return Readiness(State.LOADING, f"{url} is still loading its model (HTTP 503)")
+    problem = _problem(url, what, reply)
+    if problem is None and "choices" not in reply.json_object():
+        return Readiness(State.UNUSABLE, f"{url}: {what} gave no completion: {_said(reply)}")
+    return problem or READY
+
+
+def _problem(url: str, what: str, reply: Reply) -> Readiness | None:
+    if reply.is_html:
+        return Readiness(
+            State.UNUSABLE,
+            f"{url}: {what} gave an HTML page (HTTP {reply.status}), no OpenAI-compatible API: "
+            "give the address of the engine itself, not of a web page or a proxy's login",
+        )
+    if reply.status in {401, 403}:
+        return Readiness(
+            State.UNUSABLE, f"{url} wants an API key (HTTP {reply.status}): --api-key-file FILE"
+        )
+    if reply.status == 404:
+        return Readiness(
+            State.UNUSABLE,
+            f"{url}: {what} is not there (HTTP 404): no OpenAI-compatible API at this address; "
+            "check port and path, or name the model with --model if only the listing is missing",
+        )
+    if reply.status != 200:
+        return Readiness(State.UNUSABLE, f"{url}: {what}: HTTP {reply.status}: {_said(reply)}")
+    return None
+
+
+def _said(reply: Reply) -> str:
+    error = reply.json_object().get("error")
+    text = error.get("message") if isinstance(error, dict) else error
+    return " ".join(str(text or reply.text).split())[:200] or "(empty)"

@@ -1,0 +1,43 @@
+"""A sample as one line of JSON: ``null`` is "not measured"."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from edgesweep.records import LevelResult, Sample
+
+
+def sample_object(level: LevelResult, sample: Sample, *, keep_text: bool) -> dict[str, Any]:
+    """The JSON object of one request of a level; the answer's text only where it is kept."""
+    line: dict[str, Any] = {
+        "run_id": level.run_id,
+        "contender_id": level.contender.id,
+        "session": level.session,
+        "workload": level.workload.name,
+        "concurrency": level.concurrency,
+        "index": sample.index,
+        "status": "ok" if sample.ok else "failed",
+        "reason": sample.reason,
+        "detail": sample.detail,
+        "ttft_s": sample.ttft_s,
+        "ttfr_s": sample.ttfr_s,
+        "first_content_s": sample.first_content_s,
+        "tpot_s": sample.tpot_s,
+        "e2e_s": sample.e2e_s,
+        "queue_s": sample.queue_s,
+        "prompt_tokens": sample.prompt_tokens,
+        "cached_tokens": sample.cached_tokens,
+        "output_tokens": sample.output_tokens,
+        "token_source": sample.token_source or None,
+        "finish_reason": sample.finish_reason or None,
+        "chunks": sample.chunks,
+        "icl_s": list(sample.icl_s),
+        "flags": list(sample.flags),
+        "warnings": list(sample.warnings),
+        "t_send_ns": sample.t_send_ns,
+        "t_end_ns": sample.t_end_ns,
+    }
+    if keep_text:
+        line["text"] = sample.text
+    return line

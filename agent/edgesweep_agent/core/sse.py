@@ -1,0 +1,101 @@
+"""Event streams, read incrementally: bytes in, events out.
+
+The grammar is that of the WHATWG HTML standard, section 9.2.6 "Interpreting an event stream",
+with two departures that real engines ask for: what follows the last line end is not thrown away
+at the end of the stream (``[DONE]`` may come bare, darshi1337/apogee#139), and a field named
+``error`` counts as data (ggml-org/llama.cpp#16104).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class SseEvent:
+    """One dispatched event: its data lines joined by newlines, and its type."""
+
+    data: str
+    type: str = "message"
+
+
+class SseReader:
+    """Reads one stream, cut anywhere.
+
+    Work is linear in the bytes fed, however small the pieces: an unfinished line is kept in a
+    growing buffer and never searched again.
+
+    Attributes:
+        comments: Comment lines seen so far; they prove that the server lives, nothing else.
+    """
+
+    __slots__ = ("_after_cr", "_data", "_first_line", "_line", "_type", "comments")
+
+    def __init__(self) -> None:
+        self.comments = 0
+        self._line = bytearray()
+        self._data: list[str] = []
+        self._type = ""
+        self._after_cr = False
+        self._first_line = True
+
+    def feed(self, piece: bytes) -> list[SseEvent]:
+        """The events that this piece completes, in order.
+
+        A carriage return ends its line at once; should the line feed of a CRLF come with the
+        next piece, it is swallowed there.
+        """
+        events: list[SseEvent] = []
+        start = 1 if self._after_cr and piece.startswith(b"\n") else 0
+        if piece:
+            self._after_cr = piece.endswith(b"\r")
+        for end in _LINE_END.finditer(piece, start):
+            self._line += piece[start : end.start()]
+            self._take_line(events)
+            start = end.end()
+        self._line += piece[start:]
+        return events
+
+    def close(self) -> list[SseEvent]:
+        """The event that the end of the stream leaves behind, if any; at most one."""
+        events: list[SseEvent] = []
+        if self._line:
+            self._take_line(events)
+        self._dispatch(events)
+        return events
+
+    def _take_line(self, events: list[SseEvent]) -> None:
+        line = bytes(self._line)
+        self._line.clear()
+        if self._first_line:
+            line = line.removeprefix(_BYTE_ORDER_MARK)
+            self._first_line = False
+        if not line:
+            self._dispatch(events)
+        elif line.startswith(b":"):
+            self.comments += 1
+        else:
+            # The standard knows no encoding but UTF-8, whatever the header says.
+            self._take_field(line.decode("utf-8", errors="replace"))
+
+    def _take_field(self, line: str) -> None:
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if name == "data":
+            self._data.append(value)
+        elif name == "event":
+            self._type = value
+        elif name == "error":
+            self._data.append(value)
+            self._type = "error"
+
+    def _dispatch(self, events: list[SseEvent]) -> None:
+        # Servers keep connections alive with empty data lines; they carry nothing.
+        if any(self._data):
+            events.append(SseEvent("\n".join(self._data), self._type or "message"))
+        self._data.clear()
+        self._type = ""

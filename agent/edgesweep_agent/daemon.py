@@ -1,0 +1,222 @@
+"""The composition root: builds the parts from the settings and keeps them running.
+
+The daemon owns the spool. A sweep is a process of its own that hands its results over the
+control socket like any other caller, so that measuring and delivering never share a loop.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import signal
+import sys
+import time
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+import anyio.to_thread
+from edgesweep import codec, envelope
+from edgesweep.delivery import Delivery
+from edgesweep.envelope import MAX_PAYLOAD_BYTES, Envelope, WireError
+from edgesweep.records import Birth, Event, Heartbeat, Kind
+
+from . import control, device
+from .spool import Spool
+from .uplink.drain import Drain
+from .uplink.registry import UPLINKS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from edgesweep.delivery import Key, Parcel
+    from edgesweep.records import Record
+
+    from .settings import PlanSettings, Settings
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+VERSION = version("edgesweep")
+STOP_CHILD_S = 15.0
+"""How long a sweep may take to stop its engine and hand over what it has."""
+
+
+@dataclass(slots=True)
+class Outbox:
+    """The spool as the event loop sees it: one worker thread, one call at a time."""
+
+    spool: Spool
+    _one: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(1))
+
+    async def append(self, kind: Kind, seal: Callable[[int, int], bytes]) -> Key:
+        """Store one entry; it is on the disk when this returns."""
+        (key,) = await self.run(self.spool.append, [(kind, seal)])
+        return key
+
+    async def head(self, limit: int) -> list[Parcel]:
+        """The next parcels by priority and age."""
+        return await self.run(self.spool.head, limit)
+
+    async def settle(self, delivered: Sequence[Key], rejected: Sequence[Key], reason: str) -> None:
+        """Delete what is done, set aside what was refused."""
+        await self.run(self.spool.settle, delivered, rejected, reason)
+
+    async def run(self, function: Callable[..., _T], *arguments: object) -> _T:
+        """Call something of the spool in its thread."""
+        return await anyio.to_thread.run_sync(function, *arguments, limiter=self._one)
+
+
+class Daemon:
+    """One device's agent: answers on the control socket, delivers, runs the plans it is given."""
+
+    def __init__(self, settings: Settings, config: Path, outbox: Outbox) -> None:
+        self._settings = settings
+        self._config = config
+        self._outbox = outbox
+        self._boot_id = device.boot_id()
+        self._started_s = time.monotonic()
+        uplink = UPLINKS[settings.uplink.kind](settings.uplink, settings.device.id)
+        self._drain = Drain(outbox, uplink, Delivery(random.random), time.monotonic)
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        await self._announce()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(control.serve, self._settings.control.socket, self)
+            tasks.start_soon(self._drain.run)
+            tasks.start_soon(self._heartbeats)
+            tasks.start_soon(self._plans)
+
+    async def answer(self, request: control.Request) -> control.Answer:
+        """Do what a caller on the control socket asks."""
+        if isinstance(request, control.Status):
+            return await self._report()
+        try:
+            kind = Kind(request.kind)
+            codec.decode(kind, request.payload)
+        except (ValueError, WireError) as error:
+            return control.Refused(str(error))
+        if len(request.payload) > MAX_PAYLOAD_BYTES:
+            return control.Refused(f"{len(request.payload)} bytes: over {MAX_PAYLOAD_BYTES}")
+        epoch, seq = await self._spool(kind, request.payload)
+        return control.Stored(f"{epoch:016x}", seq)
+
+    async def _record(self, record: Record) -> None:
+        await self._spool(*codec.encode(record))
+
+    async def _spool(self, kind: Kind, payload: bytes) -> Key:
+        wall_ns, mono_ns, clock = time.time_ns(), time.monotonic_ns(), device.clock_quality()
+
+        def seal(epoch: int, seq: int) -> bytes:
+            return envelope.encode(
+                Envelope(
+                    device_id=self._settings.device.id,
+                    epoch=epoch,
+                    seq=seq,
+                    boot_id=self._boot_id,
+                    agent_version=VERSION,
+                    kind=kind,
+                    wall_ns=wall_ns,
+                    mono_ns=mono_ns,
+                    clock=clock,
+                    payload=payload,
+                )
+            )
+
+        key = await self._outbox.append(kind, seal)
+        self._drain.wake()
+        return key
+
+    async def _announce(self) -> None:
+        spool = self._outbox.spool
+        about = device.describe(self._settings.device.id, self._settings.device.labels)
+        connection = await self._outbox.run(spool.next_connection)
+        await self._record(Birth(about, time.time_ns(), connection))
+        if spool.quarantined is not None:
+            text = f"the spool was damaged and set aside as {spool.quarantined.name}"
+            size = spool.quarantined.stat().st_size
+            await self._record(Event("spool_quarantined", text, {"bytes": str(size)}))
+            _log.error("%s", text)
+
+    async def _heartbeats(self) -> None:
+        while True:
+            await anyio.sleep(self._settings.heartbeat_s)
+            status = await self._outbox.run(self._outbox.spool.status)
+            uptime = time.monotonic() - self._started_s
+            await self._record(Heartbeat(uptime, status.rows, status.bytes))
+
+    async def _report(self) -> control.Report:
+        status = await self._outbox.run(self._outbox.spool.status)
+        return control.Report(
+            device_id=self._settings.device.id,
+            agent_version=VERSION,
+            epoch=f"{status.epoch:016x}",
+            rows=status.rows,
+            bytes=status.bytes,
+            rejected=status.rejected,
+            rows_by_kind=status.rows_by_kind,
+            uplink=self._drain.uplink.name,
+            uplink_state=self._drain.state,
+            uplink_detail=self._drain.detail,
+        )
+
+    async def _plans(self) -> None:
+        for name, plan in self._settings.plans.items():
+            if plan.run == "once":
+                await self._run_once(name, plan)
+
+    async def _run_once(self, name: str, plan: PlanSettings) -> None:
+        spool = self._outbox.spool
+        if await self._outbox.run(spool.is_finished, name):
+            return
+        text = f"plan {name} starts"
+        await self._record(Event("plan_started", text, {"plan": name, "file": plan.file.name}))
+        code = await _sweep(plan.file, self._config)
+        _log.info("plan %s ended", name, extra={"exit_code": code})
+        text = f"plan {name} ended with exit code {code}"
+        await self._record(Event("plan_ended", text, {"plan": name, "exit_code": str(code)}))
+        # An interrupted plan runs again at the next start; one that failed would fail again.
+        if code not in {130, 143}:
+            await self._outbox.run(spool.finish, name)
+
+
+async def _sweep(plan: Path, config: Path) -> int:
+    """Run a plan as a process of its own; on cancellation it is told to stop, and waited for."""
+    command = [sys.executable, "-m", "edgesweep_agent.cli", "sweep"]
+    options = ["--plan", str(plan), "--submit", "--config", str(config)]
+    process = await anyio.open_process([*command, *options], stdin=None, stdout=None, stderr=None)
+    try:
+        return await process.wait()
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            with anyio.move_on_after(STOP_CHILD_S, shield=True):
+                await process.wait()
+            if process.returncode is None:
+                process.kill()
+
+
+def serve(settings: Settings, config: Path) -> int:
+    """Run the daemon until a signal; returns the exit code.
+
+    Raises:
+        SpoolError: another agent has the spool open.
+    """
+    spool = Spool.open(settings.spool.path, new_epoch=lambda: random.getrandbits(63))
+    try:
+        return anyio.run(_until_signal, Daemon(settings, config, Outbox(spool)))
+    finally:
+        spool.close()
+
+
+async def _until_signal(daemon: Daemon) -> int:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(daemon.run)
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            async for _ in signals:
+                break
+        tasks.cancel_scope.cancel()
+    return 0

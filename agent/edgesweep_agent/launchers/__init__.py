@@ -1,0 +1,1 @@
+"""How a managed engine is started and stopped."""

@@ -1,0 +1,64 @@
+"""Opens connections to one target, resolving its name once."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from typing import TYPE_CHECKING
+
+from .protocol import Connection
+
+if TYPE_CHECKING:
+    from .job import LevelJob
+
+
+class Connector:
+    """The way to a target; addresses are tried in the resolver's order, the good one first."""
+
+    def __init__(self, job: LevelJob) -> None:
+        self._host, self._port = job.host, job.port
+        self._timeout_s = job.request_timeout_s
+        self._addresses: list[str] = []
+        self._tls: ssl.SSLContext | None = None
+        if job.scheme == "https":
+            self._tls = ssl.create_default_context(cafile=job.ca_file)
+
+    async def connect(self) -> Connection:
+        """A fresh connection, its TLS handshake done.
+
+        Raises:
+            OSError: No address let us in.
+            asyncio.TimeoutError: None did in time.
+        """
+        return await asyncio.wait_for(self._connect(), self._timeout_s)
+
+    async def _connect(self) -> Connection:
+        refusal = OSError(f"no address for {self._host}")
+        for address in await self._resolved():
+            try:
+                connection = await self._open(address)
+            except OSError as error:
+                refusal = error
+            else:
+                self._addresses.sort(key=lambda other: other != address)
+                return connection
+        raise refusal
+
+    async def _resolved(self) -> list[str]:
+        if not self._addresses:
+            found = await asyncio.get_running_loop().getaddrinfo(
+                self._host, self._port, type=socket.SOCK_STREAM
+            )
+            self._addresses = list(dict.fromkeys(str(info[4][0]) for info in found))
+        return list(self._addresses)
+
+    async def _open(self, address: str) -> Connection:
+        _, connection = await asyncio.get_running_loop().create_connection(
+            Connection,
+            address,
+            self._port,
+            ssl=self._tls,
+            server_hostname=self._host if self._tls else None,
+        )
+        return connection

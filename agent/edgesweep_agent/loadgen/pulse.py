@@ -1,0 +1,49 @@
+"""The load generator's own pulse: how late its timers are, and what processor time it takes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TICK_S = 0.02
+_TICKS_PER_BEAT = 10
+
+
+class Pulse:
+    """A 20 ms timer that notes its own lateness; five times a second it calls ``on_beat``."""
+
+    def __init__(self, on_beat: Callable[[], object]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._on_beat = on_beat
+        self._ticks = 0
+        self.reset()
+        self._schedule()
+
+    def reset(self) -> None:
+        """Measures from here."""
+        self.lag_max_s = 0.0
+        self._cpu_from_s = time.process_time()
+
+    @property
+    def cpu_s(self) -> float:
+        """Processor time since the last reset."""
+        return time.process_time() - self._cpu_from_s
+
+    def stop(self) -> None:
+        """Ticks no more."""
+        self._handle.cancel()
+
+    def _schedule(self) -> None:
+        self._due_s = self._loop.time() + TICK_S
+        self._handle = self._loop.call_at(self._due_s, self._tick)
+
+    def _tick(self) -> None:
+        self.lag_max_s = max(self.lag_max_s, self._loop.time() - self._due_s)
+        self._ticks += 1
+        if self._ticks % _TICKS_PER_BEAT == 0:
+            self._on_beat()
+        self._schedule()

@@ -1,0 +1,160 @@
+"""The daemon's configuration: one TOML file into frozen values, unknown keys refused.
+
+Secrets are named by file, never written here. Paths are relative to the file's own folder.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import msgspec
+from edgesweep.topics import is_device_id
+
+from .errors import SettingsError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
+
+
+class Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of a configuration file."""
+
+
+class DeviceSettings(Struct, frozen=True):
+    """Who this is; ``labels`` are the operator's own (site, line, asset, ...)."""
+
+    id: str
+    labels: dict[str, str] = {}
+
+
+class SpoolSettings(Struct, frozen=True):
+    """Where the outbox lives."""
+
+    path: Path
+
+
+class ControlSettings(Struct, frozen=True):
+    """The Unix socket by which the command line and the sweep reach the daemon."""
+
+    socket: Path
+
+
+class GrpcSettings(Struct, frozen=True, tag="grpc", tag_field="kind"):
+    """A collector reached directly."""
+
+    address: str
+
+    @property
+    def kind(self) -> str:
+        """The uplink it configures."""
+        return "grpc"
+
+
+class MqttSettings(Struct, frozen=True, tag="mqtt", tag_field="kind"):
+    """Collectors reached through a broker."""
+
+    host: str
+    port: Port = 1883
+    username_file: Path | None = None
+    password_file: Path | None = None
+
+    @property
+    def kind(self) -> str:
+        """The uplink it configures."""
+        return "mqtt"
+
+    def username(self) -> str | None:
+        """The name to log in with, read from its file."""
+        return read_secret(self.username_file)
+
+    def password(self) -> str | None:
+        """The password, read from its file."""
+        return read_secret(self.password_file)
+
+
+class PlanSettings(Struct, frozen=True):
+    """A plan this device may run. ``run`` is ``on_demand``, or ``once`` after start."""
+
+    file: Path
+    run: Annotated[str, msgspec.Meta(pattern="^(on_demand|once)$")] = "on_demand"
+
+
+class LogSettings(Struct, frozen=True):
+    """How much is logged."""
+
+    level: Annotated[str, msgspec.Meta(pattern="^(debug|info|warning|error)$")] = "info"
+
+
+class Settings(Struct, frozen=True):
+    """The whole configuration of the daemon."""
+
+    device: DeviceSettings
+    spool: SpoolSettings
+    control: ControlSettings
+    uplink: GrpcSettings | MqttSettings
+    plans: dict[str, PlanSettings] = {}
+    log: LogSettings = LogSettings()
+    heartbeat_s: Annotated[float, msgspec.Meta(gt=0)] = 30.0
+
+
+T = TypeVar("T")
+
+
+def load(path: Path, kind: type[T]) -> T:
+    """Read a TOML file into a frozen value of ``kind``.
+
+    Raises:
+        SettingsError: naming the file, the key's path and what was wrong with it.
+    """
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: not TOML: {error}") from error
+    anchored = path.resolve().parent
+    try:
+        return msgspec.convert(tree, kind, dec_hook=lambda t, v: _path(anchored, t, v))
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"{path}: {error}") from error
+
+
+def load_settings(path: Path) -> Settings:
+    """Read the daemon's configuration.
+
+    Raises:
+        SettingsError: also for a device id that cannot be one.
+    """
+    settings = load(path, Settings)
+    if not is_device_id(settings.device.id):
+        raise SettingsError(
+            f"{path}: `$.device.id` {settings.device.id!r} must be 1 to 63 of a-z, 0-9 and -"
+        )
+    return settings
+
+
+def read_secret(path: Path | None) -> str | None:
+    """The first line of a file that holds a secret; ``None`` without a file.
+
+    Raises:
+        SettingsError: the file cannot be read. The secret itself is in no message.
+    """
+    if path is None:
+        return None
+    try:
+        return path.read_text(encoding="utf-8").split("\n", 1)[0].strip()
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}") from error
+
+
+def _path(anchored: Path, kind: type, value: object) -> object:
+    if kind is Path and isinstance(value, str):
+        return anchored / Path(value).expanduser()
+    raise TypeError(f"{kind} is no type of a configuration")

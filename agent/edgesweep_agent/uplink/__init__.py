@@ -1,0 +1,1 @@
+"""How envelopes leave the device: transports that only move bytes, and what drives them."""

@@ -1,0 +1,1 @@
+"""Named request shapes, and the prompts that fill them."""

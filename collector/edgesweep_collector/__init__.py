@@ -1,0 +1,1 @@
+"""The collector: archives what the fleet measured, projects it, and compares it."""

@@ -1,0 +1,1 @@
+"""The truth: raw envelopes, append-only, and the tables decoded from them."""

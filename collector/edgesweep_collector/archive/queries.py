@@ -1,0 +1,120 @@
+"""What is read from the archive; each function gets a connection inside a transaction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from edgesweep import codec
+from edgesweep import envelope as envelopes
+from edgesweep.records import Birth, Heartbeat, LevelResult, Run, RunState
+from sqlalchemy import func, select
+
+from .rows import ArchivedLevel, DeadLetter, DeviceRow, RunRow
+from .schema import CURSORS, DEAD_LETTERS, DEVICES, ENVELOPES, LEVELS, RUNS
+
+if TYPE_CHECKING:
+    from edgesweep.envelope import Envelope
+    from edgesweep.records import Record
+    from sqlalchemy import Connection
+
+
+def levels_after(connection: Connection, row_id: int, limit: int) -> list[ArchivedLevel]:
+    """Up to ``limit`` levels of envelopes above ``row_id``, ascending."""
+    query = _levels().where(LEVELS.c.row_id > row_id).limit(limit)
+    return [_archived_level(row) for row in connection.execute(query)]
+
+
+def levels(connection: Connection, run_id: str) -> list[ArchivedLevel]:
+    """Every level of a run, in the order of arrival."""
+    query = _levels().where(LEVELS.c.run_id == run_id)
+    return [_archived_level(row) for row in connection.execute(query)]
+
+
+def runs(connection: Connection, device_id: str | None, limit: int) -> list[RunRow]:
+    """The newest ``limit`` runs by their start, of one device or of all."""
+    archived = select(func.count()).where(LEVELS.c.run_id == RUNS.c.run_id).scalar_subquery()
+    query = select(RUNS, archived.label("n_archived"))
+    if device_id is not None:
+        query = query.where(RUNS.c.device_id == device_id)
+    query = query.order_by(RUNS.c.started_wall_ns.desc(), RUNS.c.row_id.desc()).limit(limit)
+    return [
+        RunRow(
+            run_id=row.run_id,
+            device_id=row.device_id,
+            state=RunState(row.state),
+            reason=row.reason,
+            started_wall_ns=row.started_wall_ns,
+            ended_wall_ns=row.ended_wall_ns,
+            n_archived=row.n_archived,
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def run(connection: Connection, run_id: str) -> Run | None:
+    """The newest snapshot of a run; ``None`` for a run that is not known."""
+    row_id = connection.scalar(select(RUNS.c.row_id).where(RUNS.c.run_id == run_id))
+    record = _record(connection, row_id)[1]
+    return record if isinstance(record, Run) else None
+
+
+def devices(connection: Connection) -> list[DeviceRow]:
+    """Every device that was heard, by its id."""
+    query = select(DEVICES).order_by(DEVICES.c.device_id)
+    return [_device_row(connection, row) for row in connection.execute(query).all()]
+
+
+def cursor(connection: Connection, name: str) -> int:
+    """The last row that a projection has dealt with; 0 before its first."""
+    return connection.scalar(select(CURSORS.c.row_id).where(CURSORS.c.name == name)) or 0
+
+
+def dead_letters(connection: Connection, projection: str) -> list[DeadLetter]:
+    """What a projection's target refused, oldest first."""
+    query = select(DEAD_LETTERS).where(DEAD_LETTERS.c.projection == projection)
+    return [
+        DeadLetter(row_id=row.row_id, line=row.line, error=row.error, at_ns=row.at_ns)
+        for row in connection.execute(query.order_by(DEAD_LETTERS.c.letter_id))
+    ]
+
+
+def counts_by_kind(connection: Connection) -> dict[str, int]:
+    """Archived envelopes by kind, decoded or not."""
+    query = select(ENVELOPES.c.kind, func.count().label("n")).group_by(ENVELOPES.c.kind)
+    return {row.kind: row.n for row in connection.execute(query)}
+
+
+def _levels() -> Any:
+    columns = select(ENVELOPES.c.row_id, ENVELOPES.c.effective_wall_ns, ENVELOPES.c.raw)
+    joined = columns.join(LEVELS, LEVELS.c.row_id == ENVELOPES.c.row_id)
+    return joined.order_by(LEVELS.c.row_id)
+
+
+def _archived_level(row: Any) -> ArchivedLevel:
+    envelope = envelopes.decode(row.raw)
+    level = codec.decode(envelope.kind, envelope.payload)
+    if not isinstance(level, LevelResult):
+        raise TypeError(f"row {row.row_id} of levels is a {envelope.kind.value}")
+    return ArchivedLevel(row.row_id, row.effective_wall_ns, level)
+
+
+def _device_row(connection: Connection, row: Any) -> DeviceRow:
+    envelope, told = _record(connection, row.device_row_id)
+    heartbeat = _record(connection, row.heartbeat_row_id)[1]
+    return DeviceRow(
+        device_id=row.device_id,
+        first_seen_ns=row.first_seen_ns,
+        last_seen_ns=row.last_seen_ns,
+        agent_version=envelope.agent_version if envelope else "",
+        device=told.device if isinstance(told, Birth | LevelResult | Run) else None,
+        heartbeat=heartbeat if isinstance(heartbeat, Heartbeat) else None,
+    )
+
+
+def _record(connection: Connection, row_id: int | None) -> tuple[Envelope | None, Record | None]:
+    """The envelope of a row and its record; two times ``None`` for no row."""
+    if row_id is None:
+        return None, None
+    query = select(ENVELOPES.c.raw).where(ENVELOPES.c.row_id == row_id)
+    envelope = envelopes.decode(connection.execute(query).scalar_one())
+    return envelope, codec.decode(envelope.kind, envelope.payload)

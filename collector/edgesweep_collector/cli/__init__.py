@@ -1,0 +1,63 @@
+"""The command line, ``edgesweep-collector``: one module per command."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .crossover import crossover
+from .devices import devices
+from .runs import runs
+from .serve import serve
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_EPILOG = """Examples:
+
+edgesweep-collector serve --config /etc/edgesweep/collector.toml
+
+edgesweep-collector runs --config /etc/edgesweep/collector.toml --json
+
+edgesweep-collector crossover problem.json
+"""
+
+COMMANDS: Mapping[str, Callable[..., None]] = {
+    "serve": serve,
+    "devices": devices,
+    "runs": runs,
+    "crossover": crossover,
+}
+
+app = typer.Typer(
+    name="edgesweep-collector",
+    help="Archive what the fleet measured, and say which engine to use where.",
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for _name, _command in COMMANDS.items():
+    app.command(_name)(_command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"edgesweep-collector {metadata.version('edgesweep')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line; the process ends with its exit code."""
+    app()

@@ -1,0 +1,94 @@
+"""``runs``: the archived runs, or one of them with its levels."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from edgesweep.run_json import run_object
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from .options import AsJson, Config, one_line_errors, opened_archive, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from edgesweep.records import LevelResult, Run
+
+    from edgesweep_collector.archive.rows import RunRow
+
+
+def runs(
+    config: Config,
+    run_id: Annotated[str | None, typer.Argument(help="Show this run with its levels.")] = None,
+    device: Annotated[str | None, typer.Option(help="Only runs of this device.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most this many, newest first.")] = 100,
+    as_json: AsJson = False,
+) -> None:
+    """List runs, or show one (as JSON: ``edgesweep.run/1``)."""
+    with one_line_errors(), opened_archive(config) as archive:
+        if run_id is None:
+            _print_list(archive.runs(device, limit), as_json)
+            return
+        run = archive.run(run_id)
+        levels = [row.level for row in archive.levels(run_id)]
+    if run is None:
+        typer.echo(f"edgesweep-collector: no run {printable(run_id)} in the archive", err=True)
+        raise typer.Exit(1)
+    if as_json:
+        typer.echo(json.dumps(run_object(run, levels), indent=2, allow_nan=False))
+    else:
+        _print_run(run, levels)
+
+
+def _print_list(rows: Sequence[RunRow], as_json: bool) -> None:
+    if as_json:
+        lines = [{**asdict(row), "state": row.state.value} for row in rows]
+        typer.echo(json.dumps({"runs": lines}, indent=2))
+        return
+    table = Table("run", "device", "state", "started", "levels", "reason")
+    for row in rows:
+        started = _instant(row.started_wall_ns)
+        levels = str(row.n_archived)
+        _add(table, row.run_id, row.device_id, row.state.value, started, levels, row.reason)
+    Console().print(table)
+
+
+def _print_run(run: Run, levels: Sequence[LevelResult]) -> None:
+    console = Console()
+    title = f"{run.run_id} on {run.device.device_id}: {run.state.value} {run.reason}"
+    console.print(Text(printable(title.rstrip())))
+    table = Table("contender", "session", "workload", "concurrency", "status", "tok/s", "TTFT p50")
+    for level in levels:
+        ttft = level.distributions.get("ttft_s")
+        _add(
+            table,
+            level.contender.name,
+            str(level.session),
+            level.workload.name,
+            str(level.concurrency),
+            " ".join([level.status.value, *(flag.name for flag in level.flags)]),
+            _figure(level.values.get("output_tokens_per_s"), ""),
+            _figure(ttft.p50 if ttft else None, " s"),
+        )
+    console.print(table)
+
+
+def _add(table: Table, *cells: str) -> None:
+    table.add_row(*(Text(printable(cell)) for cell in cells))
+
+
+def _figure(value: float | None, unit: str) -> str:
+    return "-" if value is None else f"{value:.4g}{unit}"
+
+
+def _instant(ns: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(ns / 1e9, timezone.utc):%Y-%m-%d %H:%M:%S}Z"
+    except (OverflowError, ValueError):  # a device's clock may show anything
+        return "-"

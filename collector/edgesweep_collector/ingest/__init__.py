@@ -1,0 +1,1 @@
+"""How envelopes come in: transports that only move bytes, and the one place that accepts."""

@@ -1,0 +1,221 @@
+"""The follower: reads the archive after its cursor, writes lines, then moves the cursor.
+
+At least once: a crash between write and cursor sends the same bytes again, which is no new point.
+Ingest never waits for it, and nothing it holds is only in memory.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio import to_thread
+
+from edgesweep_collector.core.lineprotocol import line
+from edgesweep_collector.core.projection import level_point, point_time_ns, unknown_metrics
+from edgesweep_collector.errors import ArchiveUnavailable
+from edgesweep_collector.projection.settle import (
+    Dead,
+    Entry,
+    State,
+    Stored,
+    Wait,
+    backoff_s,
+    settle,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from edgesweep_collector.projection.base import ArchivedLevel, Source, Writer
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Where a projection stands, for health and metrics; counts are since it was started.
+
+    Attributes:
+        cursor: Last archive row that is done.
+        lag_rows: Levels read and not done; the batch size means that many or more.
+        written: Lines stored by the server, resends included.
+        dead_letters: Lines refused for good.
+        dropped_fields: Fields with a value that line protocol cannot express.
+        unknown_metrics: Values of metrics that this version does not know.
+        state: How the server, or the archive, took the last request.
+        alarm: What a person has to look at: as in :class:`.base.Refused`, or ``archive`` when it
+            is the archive that does not answer; empty if nothing.
+        last_error: The server's last words of refusal; kept when it recovers.
+    """
+
+    cursor: int = 0
+    lag_rows: int = 0
+    written: int = 0
+    dead_letters: int = 0
+    dropped_fields: int = 0
+    unknown_metrics: int = 0
+    state: State = State.OK
+    alarm: str = ""
+    last_error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Levels read in one go, as lines; ``last`` is the row that ends it."""
+
+    last: int
+    entries: tuple[Entry, ...]
+    dropped_fields: int
+    unknown_metrics: int
+
+
+class Follower:
+    """One projection of the archive. Run it in a task group; stop it by cancelling.
+
+    A cancelled run lets a request in flight end first, and leaves the cursor at the last batch
+    that was settled as a whole.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        writer: Writer,
+        *,
+        name: str,
+        batch: int = 500,
+        poll_s: float = 1.0,
+        clock: Callable[[], int] = time.time_ns,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+    ) -> None:
+        """Follow ``source`` into ``writer`` with the cursor called ``name``.
+
+        Args:
+            source: The archive; called in worker threads, by one at a time.
+            writer: The server; likewise.
+            name: Names the cursor and the dead letters.
+            batch: Most rows read, and lines written, at once.
+            poll_s: Seconds between looks at the archive when nobody calls :meth:`notify`.
+            clock: Nanoseconds since 1970, for the time of a dead letter.
+            sleep: Waits that many seconds while the server is not to be asked.
+        """
+        self._source = source
+        self._writer = writer
+        self._name = name
+        self._batch = batch
+        self._poll_s = poll_s
+        self._clock = clock
+        self._sleep = sleep
+        self._status = Status()
+        self._news: anyio.Event | None = None
+
+    @property
+    def status(self) -> Status:
+        """A snapshot."""
+        return self._status
+
+    def notify(self) -> None:
+        """Say that the archive has new rows. Call it from the event loop; it never blocks."""
+        if self._news is not None:
+            self._news.set()
+
+    async def run(self) -> None:
+        """Follow until cancelled; neither a database nor an archive that is down ends it."""
+        failures = 0
+        while True:
+            # Made before the archive is read: a row committed meanwhile is news.
+            self._news = news = anyio.Event()
+            try:
+                more = await self._advance()
+            except ArchiveUnavailable as error:
+                failures += 1
+                self._hold(Wait(backoff_s(failures), State.UNAVAILABLE, str(error), "archive"))
+                await self._sleep(backoff_s(failures))
+                continue
+            failures = 0
+            self._recover()
+            if not more:
+                with anyio.move_on_after(self._poll_s):
+                    await news.wait()
+
+    async def _advance(self) -> bool:
+        """Settle one batch; whether there was one."""
+        batch = await to_thread.run_sync(self._read)
+        if batch is None:
+            return False
+        dead = await self._deliver(batch.entries)
+        await to_thread.run_sync(self._commit, dead, batch.last)
+        self._set(cursor=batch.last, lag_rows=0)
+        self._count(dropped_fields=batch.dropped_fields, unknown_metrics=batch.unknown_metrics)
+        return True
+
+    def _read(self) -> _Batch | None:
+        # Asked each time, so that setting it back rebuilds without a restart.
+        cursor = self._source.cursor(self._name)
+        rows = self._source.levels_after(cursor, self._batch)
+        self._set(cursor=cursor, lag_rows=len(rows))
+        return _converted(rows) if rows else None
+
+    async def _deliver(self, entries: Sequence[Entry]) -> list[Dead]:
+        """Write until every entry is stored or dead; the dead ones."""
+        dead = []
+        steps = settle(entries, self._writer.write)
+        while (step := await to_thread.run_sync(next, steps, None)) is not None:
+            if isinstance(step, Wait):
+                self._hold(step)
+                await self._sleep(step.seconds)
+                continue
+            self._recover()
+            if isinstance(step, Stored):
+                self._count(written=step.count)
+            else:
+                dead.append(step)
+                self._bury(step)
+        return dead
+
+    def _commit(self, dead: Sequence[Dead], row_id: int) -> None:
+        for letter in dead:
+            self._source.add_dead_letter(
+                self._name, letter.entry.row_id, letter.entry.text, letter.error, self._clock()
+            )
+        self._source.set_cursor(self._name, row_id)
+
+    def _hold(self, step: Wait) -> None:
+        if step.state is not self._status.state:
+            facts = {"projection": self._name, "error": step.error, "alarm": step.alarm}
+            _log.warning("projection is held: %s", step.state.value, extra=facts)
+        self._set(state=step.state, alarm=step.alarm, last_error=step.error)
+
+    def _recover(self) -> None:
+        if self._status.state is not State.OK:
+            _log.info("projection goes on", extra={"projection": self._name})
+            self._set(state=State.OK, alarm="")
+
+    def _bury(self, step: Dead) -> None:
+        facts = {"projection": self._name, "row_id": step.entry.row_id, "error": step.error}
+        _log.error("a line is refused for good", extra=facts)
+        self._count(dead_letters=1)
+        self._set(last_error=step.error)
+
+    def _set(self, **changes: object) -> None:
+        self._status = replace(self._status, **changes)  # type: ignore[arg-type]
+
+    def _count(self, **more: int) -> None:
+        self._set(**{name: getattr(self._status, name) + n for name, n in more.items()})
+
+
+def _converted(rows: Sequence[ArchivedLevel]) -> _Batch:
+    points = [
+        level_point(row.level, point_time_ns(row.effective_wall_ns, row.row_id)) for row in rows
+    ]
+    # A level always has fields (its facts), so none of its lines is None.
+    made = [(row.row_id, found) for row, p in zip(rows, points, strict=True) if (found := line(p))]
+    return _Batch(
+        last=rows[-1].row_id,
+        entries=tuple(Entry(row_id, found.text) for row_id, found in made),
+        dropped_fields=sum(found.dropped_fields for _, found in made),
+        unknown_metrics=sum(len(unknown_metrics(row.level)) for row in rows),
+    )

@@ -1,0 +1,1 @@
+"""An answer put before people: a page, a chart, a terminal."""

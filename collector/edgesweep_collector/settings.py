@@ -1,0 +1,163 @@
+"""The collector's settings: one TOML file, checked as a whole before anything starts.
+
+Every table and key is listed here; an unknown or ill-typed one is an error that names it.
+Secrets are never in the file itself, only the paths of the files that hold them.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from .errors import SettingsError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
+
+
+class ArchiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[archive]``: a database URL such as ``sqlite:////var/lib/edgesweep/archive.db``."""
+
+    url: str
+
+
+class GrpcSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[grpc]``: ``host:port`` to listen on; port 0 lets the system choose."""
+
+    listen: str
+
+
+class MqttSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[mqtt]``: the broker to connect to, and the files that hold the login, if there is one."""
+
+    host: str
+    port: Port = 1883
+    client_id: str = "edgesweep-collector"
+    username_file: str | None = None
+    password_file: str | None = None
+
+
+class InfluxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[influx]``: where the projection writes; the token's file if the server wants one."""
+
+    url: str
+    bucket: str
+    org: str = ""
+    token_file: str | None = None
+
+
+class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[http]``: ``host:port`` of health, metrics and the read-only JSON."""
+
+    listen: str
+
+
+class LogSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[log]``: the least severe line that is written."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole file. A transport, projection or server without its table is not started."""
+
+    archive: ArchiveSettings
+    grpc: GrpcSettings | None = None
+    mqtt: MqttSettings | None = None
+    influx: InfluxSettings | None = None
+    http: HttpSettings | None = None
+    log: LogSettings = LogSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """An address to listen on."""
+
+    host: str
+    port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def load(path: Path) -> Settings:
+    """The settings in a TOML file.
+
+    Raises:
+        SettingsError: it cannot be read, is not TOML, or has an unknown or ill-typed key.
+    """
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise SettingsError(f"{path}: not TOML: {error}") from error
+    try:
+        settings = msgspec.convert(tree, Settings)
+        for key, table in (("grpc.listen", settings.grpc), ("http.listen", settings.http)):
+            if table is not None:
+                listen(table.listen, key)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"{path}: {_readable(str(error))}") from error
+    except SettingsError as error:
+        raise SettingsError(f"{path}: {error}") from error
+    return settings
+
+
+def listen(text: str, key: str) -> Listen:
+    """The address in ``host:port`` or ``[v6]:port``.
+
+    Raises:
+        SettingsError: anything else; ``key`` says where it was found.
+    """
+    match = re.fullmatch(r"(?:\[([0-9a-fA-F:.]+)\]|([^\[\]:]+)):(\d{1,5})", text)
+    if match is None or int(match[3]) > 65535:
+        raise SettingsError(f"{key}: {text!r} is not host:port")
+    return Listen(match[1] or match[2], int(match[3]))
+
+
+def secret(path: str, key: str) -> str:
+    """The text of a secret's file, without the line end that editors add.
+
+    Raises:
+        SettingsError: it cannot be read; ``key`` says which setting named it.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise SettingsError(f"{key}: cannot read {path}: {reason}") from error
+
+
+def _readable(message: str) -> str:
+    """Msgspec's message with the key first: ``mqtt.port: Expected `int`, got `str```."""
+    text, _, where = message.partition(" - at `$")
+    path = where.rstrip("`").lstrip(".")
+    unknown = re.fullmatch(r"Object contains unknown field `(.*)`", text)
+    if unknown:
+        return f"{'.'.join(filter(None, (path, unknown[1])))}: unknown key"
+    missing = re.fullmatch(r"Object missing required field `(.*)`", text)
+    if missing:
+        return f"{'.'.join(filter(None, (path, missing[1])))}: missing"
+    return f"{path}: {text}" if path else text

@@ -1,0 +1,283 @@
+"""The nouns of edgesweep as frozen records: what is measured, by whom, and what it came to.
+
+Durations are seconds, sizes bytes, instants nanoseconds, each with its unit in the name.
+``None`` is "not measured"; a zero is always a measured zero. How records become bytes is
+:mod:`edgesweep.codec`'s job.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Kind(Enum):
+    """What an envelope carries, from the one never dropped to the first to go."""
+
+    BIRTH = "birth"
+    EVENT = "event"
+    LEVEL = "level"
+    RUN = "run"
+    HEARTBEAT = "heartbeat"
+    TELEMETRY = "telemetry"
+
+
+class ClockQuality(Enum):
+    """How far the wall clock could be trusted when a record was made."""
+
+    SYNCED = "synced"
+    HOLDOVER = "holdover"
+    UNSYNCED = "unsynced"
+
+
+class LevelStatus(Enum):
+    """What became of one level; only ``VALID`` levels enter a curve."""
+
+    VALID = "valid"
+    FLAGGED = "flagged"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+
+
+class RunState(Enum):
+    """Where a run stands."""
+
+    RUNNING = "running"
+    COMPLETE = "complete"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One engine configuration under test.
+
+    Attributes:
+        name: The plan's label for it; not part of its identity.
+        engine: ``llama.cpp``, ``vllm``, ... or ``unknown`` for a server that does not say.
+        build: Compiler, instruction set or image digest, as far as the engine tells.
+        model_sha256: Hash of the weights file; empty where the file cannot be seen.
+        slots: Requests the engine serves at once; ``None`` if it does not say.
+        context_per_request: Tokens one request may use; ``None`` if it does not say.
+        managed: Started by the agent, so that its settings are known rather than guessed.
+        settings: Further settings that change what is measured (threads, batch, KV dtype ...).
+    """
+
+    name: str
+    engine: str
+    engine_version: str = ""
+    build: str = ""
+    model: str = ""
+    model_sha256: str = ""
+    weight_format: str = ""
+    slots: int | None = None
+    context_per_request: int | None = None
+    managed: bool = False
+    launcher: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """SHA-256 (hex) of the canonical form: sorted JSON of all fields but the name."""
+        form = {
+            "engine": self.engine,
+            "engine_version": self.engine_version,
+            "build": self.build,
+            "model": self.model,
+            "model_sha256": self.model_sha256,
+            "weight_format": self.weight_format,
+            "slots": self.slots,
+            "context_per_request": self.context_per_request,
+            "managed": self.managed,
+            "launcher": self.launcher,
+            "settings": dict(self.settings),
+        }
+        text = json.dumps(form, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A named request shape, in tokens."""
+
+    name: str
+    prompt_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """Who measures: identity, hardware class with its live caps, and the operator's labels."""
+
+    device_id: str
+    hardware_class: str = ""
+    performance_state: str = ""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """The first record of an agent's life: who speaks, and in which connection."""
+
+    device: Device
+    started_wall_ns: int
+    connection: int
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something worth knowing that is not a measurement."""
+
+    name: str
+    message: str
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The agent is alive, and this is what it still holds."""
+
+    uptime_s: float
+    spool_rows: int
+    spool_bytes: int
+    dropped: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A snapshot of one execution of a sweep plan; the newest of a ``run_id`` stands."""
+
+    run_id: str
+    state: RunState
+    device: Device
+    plan_json: str
+    contenders: tuple[Contender, ...]
+    started_wall_ns: int
+    ended_wall_ns: int | None = None
+    n_levels: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """Exact statistics of one metric over the successful requests of a level.
+
+    A quantile is ``None`` when ``n`` is under its floor (:mod:`edgesweep.quantiles`).
+    """
+
+    n: int
+    mean: float
+    min: float
+    max: float
+    p50: float | None = None
+    p90: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """Why a level result is left out of comparisons, with its figure and its bound."""
+
+    name: str
+    value: float | None = None
+    threshold: float | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LevelResult:
+    """What one level came to: one contender, one session, one concurrency.
+
+    It carries its device and contender in full, so that it can be placed in its cell whatever
+    else has arrived. ``values`` and ``distributions`` are keyed by the names of
+    :mod:`edgesweep.metrics`.
+    """
+
+    run_id: str
+    device: Device
+    contender: Contender
+    session: int
+    workload: Workload
+    concurrency: int
+    status: LevelStatus
+    started_wall_ns: int
+    started_mono_ns: int
+    attempt: int = 1
+    reason: str = ""
+    flags: tuple[Flag, ...] = ()
+    n_ok: int = 0
+    n_failed: int = 0
+    failed_by: Mapping[str, int] = field(default_factory=dict)
+    values: Mapping[str, float] = field(default_factory=dict)
+    distributions: Mapping[str, Distribution] = field(default_factory=dict)
+    block_output_tokens_per_s: tuple[float, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str, int, str, int, int]:
+        """What makes a level unique in the archive."""
+        return (
+            self.run_id,
+            self.contender.id,
+            self.session,
+            self.workload.name,
+            self.concurrency,
+            self.attempt,
+        )
+
+
+Record = Birth | Event | LevelResult | Run | Heartbeat
+"""Everything an envelope may carry today."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One request measured; a failed request is a sample with a reason, never an exception.
+
+    Attributes:
+        reason: Why it failed (``truncated``, ``connection_reset``, ``http_503`` ...), else "".
+        detail: What the server said, shortened; for people, never parsed.
+        ttft_s: Send to the first chunk that carries text (content, reasoning, tool call).
+        ttfr_s: Send to the first choices chunk of any kind: what vLLM's client calls TTFT.
+        first_content_s: Send to the first chunk with visible content; ``None`` if none came.
+        tpot_s: (last text - first text) / (output_tokens - 1); ``None`` under two tokens.
+        e2e_s: Send to the last text-bearing chunk.
+        queue_s: Sent later than it should have been, by this much.
+        token_source: Who counted: ``usage``, ``timings``, or ``estimate`` (never comparable).
+        icl_s: Gaps between text-bearing chunks.
+        t_send_ns: Monotonic instant just before the request bytes were written.
+        text_ns: Instants of the text-bearing chunks, relative to ``t_send_ns``.
+    """
+
+    concurrency: int
+    index: int
+    ok: bool
+    reason: str = ""
+    detail: str = ""
+    ttft_s: float | None = None
+    ttfr_s: float | None = None
+    first_content_s: float | None = None
+    tpot_s: float | None = None
+    e2e_s: float | None = None
+    queue_s: float | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    output_tokens: int | None = None
+    token_source: str = ""
+    chunks: int = 0
+    comments: int = 0
+    icl_s: tuple[float, ...] = ()
+    flags: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    finish_reason: str = ""
+    text: str = ""
+    t_send_ns: int = 0
+    t_end_ns: int = 0
+    text_ns: tuple[int, ...] = ()

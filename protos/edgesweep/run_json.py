@@ -1,0 +1,128 @@
+"""A run with its levels as the one JSON object that both sides print: ``edgesweep.run/1``.
+
+Pure, and strict JSON: a figure that was not measured, or is not finite, is ``null``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING
+
+from .metrics import QUANTILES, REGISTRY, Metric, Shape
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .records import Contender, Device, Distribution, Flag, LevelResult, Run
+
+SCHEMA = "edgesweep.run/1"
+
+
+def run_object(run: Run, levels: Sequence[LevelResult]) -> dict[str, object]:
+    """The run as a JSON object, its levels in the order given.
+
+    A contender that only a level knows of is listed too: levels carry theirs in full. A plan that
+    is not a JSON object is kept as text under ``unreadable``.
+    """
+    contenders = {contender.id: contender for contender in run.contenders}
+    contenders.update((level.contender.id, level.contender) for level in levels)
+    return {
+        "schema": SCHEMA,
+        "run_id": run.run_id,
+        "device": _device(run.device),
+        "plan": _plan(run.plan_json),
+        "contenders": {key: _contender(contender) for key, contender in contenders.items()},
+        "levels": [level_object(level) for level in levels],
+    }
+
+
+def level_object(level: LevelResult) -> dict[str, object]:
+    """One level, flat: who and what first, then every registered metric by its name.
+
+    A distribution is ``{n, mean, min, max, p50, p90, p95, p99}`` with ``null`` for a quantile
+    that ``n`` does not allow; a metric that was not measured is ``null``.
+    """
+    return {
+        "contender_id": level.contender.id,
+        "session": level.session,
+        "workload": level.workload.name,
+        "concurrency": level.concurrency,
+        "attempt": level.attempt,
+        "status": level.status.value,
+        "flags": [flag.name for flag in level.flags],
+        "flag_details": [_flag(flag) for flag in level.flags],
+        "reason": level.reason,
+        "n_ok": level.n_ok,
+        "n_failed": level.n_failed,
+        "failed_by": dict(level.failed_by),
+        **{metric.name: _metric(metric, level) for metric in REGISTRY.values()},
+        "blocks": [_finite(rate) for rate in level.block_output_tokens_per_s],
+    }
+
+
+def _metric(metric: Metric, level: LevelResult) -> object:
+    if metric.shape is Shape.DISTRIBUTION:
+        return _distribution(level.distributions.get(metric.name))
+    value = _finite(level.values.get(metric.name))
+    return round(value) if metric.integer and value is not None else value
+
+
+def _distribution(d: Distribution | None) -> dict[str, object] | None:
+    if d is None:
+        return None
+    figures = ("mean", "min", "max", *QUANTILES)
+    return {"n": d.n, **{name: _finite(getattr(d, name)) for name in figures}}
+
+
+def _flag(flag: Flag) -> dict[str, object]:
+    return {
+        "name": flag.name,
+        "value": _finite(flag.value),
+        "threshold": _finite(flag.threshold),
+        "detail": flag.detail,
+    }
+
+
+def _device(device: Device) -> dict[str, object]:
+    return {
+        "device_id": device.device_id,
+        "hardware_class": device.hardware_class,
+        "performance_state": device.performance_state,
+        "attributes": dict(device.attributes),
+        "labels": dict(device.labels),
+    }
+
+
+def _contender(contender: Contender) -> dict[str, object]:
+    return {
+        "name": contender.name,
+        "engine": contender.engine,
+        "engine_version": contender.engine_version,
+        "build": contender.build,
+        "model": contender.model,
+        "model_sha256": contender.model_sha256,
+        "weight_format": contender.weight_format,
+        "slots": contender.slots,
+        "context_per_request": contender.context_per_request,
+        "managed": contender.managed,
+        "launcher": contender.launcher,
+        "settings": dict(contender.settings),
+    }
+
+
+def _plan(text: str) -> dict[str, object]:
+    try:
+        # json.loads takes NaN, and 1e999 for infinity, which strict JSON cannot say.
+        plan = json.loads(
+            text or "{}",
+            parse_constant=lambda _: None,
+            parse_float=lambda number: _finite(float(number)),
+        )
+    except (ValueError, RecursionError):
+        plan = None
+    return plan if isinstance(plan, dict) else {"unreadable": text}
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,1 @@
+"""Generated code of the v1 wire format; see the .proto files beside it."""

@@ -1,0 +1,392 @@
+from __future__ import annotations
+
+import json
+import zlib
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from edgesweep_agent.core.exchange import Exchange
+from edgesweep_agent.core.stream import to_sample
+from edgesweep_agent.core.summary import summarise
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+CASES = {
+    case["id"]: case
+    for case in json.loads(
+        (Path(__file__).parents[1] / "fixtures/cases/sse.json").read_text(encoding="utf-8")
+    )
+}
+MS = 1_000_000
+T0 = 5_000 * MS
+STREAM = (("content-type", "text/event-stream"),)
+
+
+def exchange(frames, *, status=200, headers=STREAM, ending="complete", index=0, error=""):
+    """Frames are (milliseconds after the send, bytes)."""
+    pieces = tuple((T0 + ms * MS, data) for ms, data in frames)
+    t_end_ns = pieces[-1][0] + MS if pieces else T0 + MS
+    return Exchange(
+        index, T0 - 2 * MS, T0, T0 + MS if status else None, status, tuple(headers), pieces,
+        t_end_ns, ending, error,
+    )  # fmt: skip
+
+
+def sample(frames, *, keep_text=True, **kwargs):
+    return to_sample(exchange(frames, **kwargs), concurrency=1, keep_text=keep_text)
+
+
+def event(**body) -> bytes:
+    return b"data: " + json.dumps(body).encode() + b"\n\n"
+
+
+def delta(finish=None, **fields) -> bytes:
+    return event(choices=[{"index": 0, "delta": fields, "finish_reason": finish}])
+
+
+def usage(n, prompt=10, **more) -> bytes:
+    return event(choices=[], usage={"prompt_tokens": prompt, "completion_tokens": n, **more})
+
+
+DONE = b"data: [DONE]\n\n"
+GOOD = [(100, delta(content="a")), (150, delta(content="b", finish="stop")), (151, usage(2) + DONE)]
+
+
+def wire(text: str) -> bytes:
+    return text.encode("latin-1").decode("unicode_escape").encode("latin-1")
+
+
+def variants():
+    """Every stream of the file with its expected report."""
+    return list(_variants())
+
+
+def _variants():
+    for case in CASES.values():
+        if "frames" in case["input"]:
+            yield pytest.param(case["input"], case["expected"]["report"], id=case["id"])
+        for name, variant in case["input"].get("variants", {}).items():
+            expected = case["expected"]["report"][name]
+            yield pytest.param(variant, expected, id=f"{case['id']}-{name}")
+
+
+READ = {
+    "status": lambda s: "ok" if s.ok else "failed",
+    "ttft_ms": lambda s: s.ttft_s,
+    "ttft_content_ms": lambda s: s.first_content_s,
+    "last_token_ms": lambda s: s.e2e_s,
+    "tpot_ms": lambda s: s.tpot_s,
+    "inter_chunk_ms": lambda s: list(s.icl_s),
+    "output_tokens": lambda s: s.output_tokens,
+    "chunks": lambda s: s.chunks,
+    "comments": lambda s: s.comments,
+    "text": lambda s: s.text,
+}
+
+
+def scaled(name, value):
+    """Milliseconds of the case to the seconds of the sample, rounded once."""
+    if not name.endswith("_ms") or value is None:
+        return value
+    return [item / 1000 for item in value] if isinstance(value, list) else value / 1000
+
+
+def frames_of(variant):
+    return [(ms, wire(text)) for ms, text in variant["frames"]]
+
+
+@pytest.mark.parametrize(("variant", "expected"), variants())
+def test_cases(variant, expected):
+    got = sample(frames_of(variant), headers=variant["headers"].items())
+    for name, value in expected.items():
+        assert READ[name](got) == scaled(name, value), name
+
+
+@pytest.mark.parametrize(("variant", "expected"), variants())
+@given(data=st.data())
+@settings(max_examples=15, deadline=None)
+def test_cutting_the_bytes_changes_only_times(variant, expected, data):
+    whole = b"".join(piece for _, piece in frames_of(variant))
+    cuts = data.draw(st.lists(st.integers(0, len(whole)), max_size=12).map(sorted))
+    places = [0, *cuts, len(whole)]
+    frames = [(n, whole[a:b]) for n, (a, b) in enumerate(pairwise(places), 1)]
+
+    def timeless(s):
+        return (
+            s.ok, s.reason, s.detail, s.text, s.output_tokens, s.token_source, s.chunks,
+            s.comments, s.finish_reason, s.prompt_tokens, s.cached_tokens, s.warnings,
+        )  # fmt: skip
+
+    headers = variant["headers"].items()
+    got = sample(frames, headers=headers)
+    assert timeless(got) == timeless(sample([(1, whole)], headers=headers))
+
+
+def test_case_sse_10_as_a_level():
+    case = CASES["SSE-10"]
+    level = [sample(frames_of(variant)) for variant in case["input"]["variants"].values()]
+    got = summarise(level, 1)
+    also = case["expected"]["also"]["level_of_these_3"]
+    assert (got.n_ok, got.n_failed) == (also["succeeded"], also["failed"])
+    assert got.failed_by == also["failed_by"]
+    assert got.values["output_tokens"] == also["output_tokens_counted"]
+    assert sum(s.output_tokens or 0 for s in level if not s.ok) == also["partial_tokens_discarded"]
+    assert level[0].detail == level[1].detail == "engine stopped"
+    assert level[0].ttft_s == 0.1
+
+
+def test_case_sse_15_sources():
+    also = CASES["SSE-15"]["expected"]["also"]
+    for name, variant in CASES["SSE-15"]["input"]["variants"].items():
+        got = sample(frames_of(variant))
+        assert got.token_source == also[name]["token_source"]
+        flags = {flag.name for flag in summarise([got], 1).flags}
+        assert ("tokens_estimated" in flags) == (not also[name].get("usable_for_crossover", True))
+
+
+def test_case_sse_16_nothing_is_a_failure():
+    variant = CASES["SSE-16"]["input"]["variants"]["b_zero"]
+    got = sample(frames_of(variant))
+    assert (got.reason, got.output_tokens) == ("empty_output", 0)
+    assert got.ttfr_s == 0.15
+
+
+def test_times_are_exact_differences_from_the_send():
+    got = sample([(30, delta(role="assistant", content="")), *GOOD])
+    assert (got.ttfr_s, got.ttft_s, got.first_content_s) == (0.03, 0.1, 0.1)
+    assert (got.e2e_s, got.tpot_s, got.queue_s) == (0.15, 0.05, 0.002)
+    assert got.icl_s == (0.05,)
+    assert got.text_ns == (100 * MS, 150 * MS)
+    assert (got.t_send_ns, got.t_end_ns) == (T0, T0 + 152 * MS)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"content": "x"},
+        {"reasoning": "x"},
+        {"reasoning_content": "x"},
+        {"reasoning": "x", "reasoning_content": "x"},
+        {"tool_calls": [{"index": 0, "function": {"name": "x", "arguments": ""}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": "x"}}]},
+        {"function_call": {"name": "x"}},
+    ],
+)
+def test_what_counts_as_text(fields):
+    got = sample([(50, delta(**fields)), (60, delta(finish="stop")), (61, usage(1) + DONE)])
+    assert (got.ok, got.ttft_s, got.chunks, got.text) == (True, 0.05, 1, "x")
+    assert (got.first_content_s is not None) == ("content" in fields)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"role": "assistant"},
+        {"content": None},
+        {"content": ""},
+        {"reasoning_content": ""},
+        {"tool_calls": []},
+        {"tool_calls": [{"index": 0, "function": {"name": "", "arguments": None}}]},
+        {"tool_calls": None, "content": 7},
+    ],
+)
+def test_what_does_not(fields):
+    got = sample([(50, delta(**fields)), *GOOD])
+    assert (got.ttfr_s, got.ttft_s, got.chunks) == (0.05, 0.1, 2)
+
+
+def test_completions_carry_text_in_the_choice_and_usage_beside_it():
+    last = event(
+        choices=[{"text": "b", "finish_reason": "length"}],
+        usage={"completion_tokens": 5, "prompt_tokens": 3},
+    )
+    got = sample([(10, event(choices=[{"text": "a"}])), (50, last + DONE)])
+    assert (got.ok, got.text, got.output_tokens, got.prompt_tokens) == (True, "ab", 5, 3)
+    assert (got.tpot_s, got.finish_reason, got.token_source) == (0.01, "length", "usage")
+
+
+def test_of_continuous_usage_the_last_stands():
+    frames = [
+        (n, event(choices=[{"delta": {"content": "x"}}], usage={"completion_tokens": n}))
+        for n in range(1, 5)
+    ]
+    got = sample([*frames, (9, delta(finish="stop") + DONE)])
+    assert (got.output_tokens, got.token_source, got.chunks) == (4, "usage", 4)
+
+
+def test_several_tokens_in_a_chunk():
+    got = sample(
+        [(100, delta(content="a b c")), (200, delta(content="d e")), (201, usage(5) + DONE)]
+    )
+    assert (got.output_tokens, got.chunks, got.tpot_s) == (5, 2, 0.025)
+
+
+@pytest.mark.parametrize(
+    ("last", "tokens", "source", "cached", "prompt"),
+    [
+        (usage(2, prompt_tokens_details={"cached_tokens": 7}), 2, "usage", 7, 10),
+        (usage(2, prompt_tokens_details=None), 2, "usage", None, 10),
+        (usage(2.0), 2, "usage", None, 10),
+        (event(usage={"completion_tokens": None}), 2, "estimate", None, None),
+        (event(usage={"completion_tokens": -1}), 2, "estimate", None, None),
+        (event(usage={"completion_tokens": True}), 2, "estimate", None, None),
+        (event(usage={"completion_tokens": 0}), 2, "estimate", None, None),
+        (b'data: {"usage":{"completion_tokens":NaN}}\n\n', 2, "estimate", None, None),
+        (event(timings={"predicted_n": 9, "cache_n": 4, "prompt_n": 6}), 9, "timings", 4, 10),
+        (event(usage={"completion_tokens": 3}, timings={"predicted_n": 9}), 3, "usage", None, None),
+    ],
+)  # fmt: skip
+def test_token_counts_in_order_of_trust(last, tokens, source, cached, prompt):
+    got = sample([*GOOD[:2], (160, last + DONE)])
+    assert got.ok
+    assert (got.output_tokens, got.token_source) == (tokens, source)
+    assert (got.cached_tokens, got.prompt_tokens) == (cached, prompt)
+
+
+TEXT = [(100, delta(content="a")), (120, delta(content="b"))]
+
+
+@pytest.mark.parametrize(
+    ("frames", "kwargs", "reason", "detail"),
+    [
+        (TEXT, {}, "truncated", ""),
+        (TEXT, {"ending": "eof"}, "truncated", ""),
+        (TEXT, {"ending": "reset", "error": "reset by peer"}, "connection_reset", "reset by peer"),
+        (TEXT, {"ending": "timeout"}, "timeout", ""),
+        (TEXT, {"ending": "cancelled"}, "cancelled", ""),
+        (TEXT, {"ending": "malformed", "error": "bad chunk"}, "bad_http", "bad chunk"),
+        ([*TEXT, (130, b'data: {"choi')], {"ending": "eof"}, "truncated", ""),
+        ([*TEXT, (130, b'data: {"choi')], {"ending": "reset"}, "connection_reset", ""),
+        ([], {}, "truncated", ""),
+        ([(1, b": ping\n\n")], {}, "truncated", ""),
+        ([], {"status": None, "ending": "refused", "error": "no"}, "connection_refused", "no"),
+        ([], {"status": None, "ending": "timeout"}, "timeout", ""),
+        ([], {"status": None, "ending": "reset"}, "connection_reset", ""),
+        ([], {"status": None, "ending": "eof"}, "connection_reset",
+         "the server closed the connection before it answered"),
+        ([(1, b"<h1>503</h1>\n gone")], {"status": 503}, "http_503", "<h1>503</h1> gone"),
+        ([(1, b'{"error":{"message":"busy"}}')], {"status": 429}, "http_429",
+         '{"error":{"message":"busy"}}'),
+        ([(1, b"\xff" * 999)], {"status": 500, "ending": "reset"}, "http_500", "\ufffd" * 200),
+        ([(1, delta(content="a") + DONE)], {"status": 206}, "http_206", None),
+        ([*TEXT, (130, event(error={"message": "m" * 999}))], {}, "in_band_error", "m" * 200),
+        ([*TEXT, (130, event(error="out of\n memory") + DONE)], {}, "in_band_error",
+         "out of memory"),
+        ([*TEXT, (130, event(error={"code": 5}))], {}, "in_band_error", '{"code": 5}'),
+        ([*GOOD[:2], (160, event(error="late"))], {}, "in_band_error", "late"),
+        ([(9, b'error: {"code":400,"message":"too long"}\n\n' + DONE)], {}, "in_band_error",
+         "too long"),
+        ([(9, b'event: error\ndata: {"error":{"message":"m"}}\n\n')], {}, "in_band_error", "m"),
+        ([(9, b"event: error\ndata: worker died\n\n")], {}, "in_band_error", "worker died"),
+        ([*TEXT, (130, delta(finish="abort") + DONE)], {}, "in_band_error",
+         'finish_reason "abort"'),
+        ([*TEXT, (130, b"data: oops\n\n"), *GOOD], {}, "bad_json", None),
+        ([*TEXT, (130, b"data: [1]\n\n"), *GOOD], {}, "bad_json", "not a JSON object: [1]"),
+        ([*TEXT, (130, b"data: " + b"[" * 99999 + b"\n\n"), *GOOD], {}, "bad_json", None),
+        ([(9, delta(finish="stop") + usage(5) + DONE)], {}, "empty_output",
+         "usage counts 5 tokens"),
+        ([(9, DONE)], {}, "empty_output", ""),
+        ([(9, b'{"error":{"message":"no model"}}')], {}, "in_band_error", "no model"),
+        ([(9, b'{"error":null,"choices":[{"message":{"content":"hi"}}]}')], {}, "not_a_stream",
+         None),
+        ([(9, b"<!doctype html><title>Sign in</title>")], {}, "not_a_stream",
+         "<!doctype html><title>Sign in</title>"),
+        ([(9, b"hello")], {"headers": ()}, "not_a_stream", "hello"),
+        ([(9, b'{"choices":[')], {"headers": (), "ending": "timeout"}, "timeout", ""),
+        ([(9, b"xx")], {"headers": (*STREAM, ("content-encoding", "br"))}, "bad_encoding",
+         "body in content coding 'br'"),
+        ([(9, b"xx")], {"headers": (*STREAM, ("content-encoding", "gzip"))}, "bad_encoding", None),
+        ([(9, b"xx")], {"headers": (("content-encoding", "br"),), "status": 502}, "http_502", ""),
+    ],
+)  # fmt: skip
+def test_failures(frames, kwargs, reason, detail):
+    got = sample(frames, **kwargs)
+    assert (got.ok, got.reason) == (False, reason)
+    assert detail is None or got.detail == detail
+    assert len(got.detail) <= 200
+
+
+def test_a_failed_sample_keeps_what_was_timed():
+    got = sample(TEXT, ending="reset")
+    assert (got.ttft_s, got.e2e_s, got.icl_s, got.chunks) == (0.1, 0.12, (0.02,), 2)
+    assert (got.output_tokens, got.token_source) == (2, "estimate")
+
+
+def test_a_request_never_sent_has_no_times():
+    unsent = Exchange(3, T0, None, None, None, (), (), T0 + MS, "refused", "no route")
+    got = to_sample(unsent, concurrency=4)
+    assert (got.index, got.concurrency, got.reason) == (3, 4, "connection_refused")
+    assert (got.queue_s, got.ttft_s, got.e2e_s) == (None, None, None)
+    assert got.t_send_ns == got.t_end_ns == T0 + MS
+
+
+@pytest.mark.parametrize(
+    ("frames", "kwargs", "warnings"),
+    [
+        (GOOD, {}, ()),
+        (GOOD, {"ending": "eof"}, ()),
+        (GOOD, {"ending": "reset"}, ("ended_by_reset",)),
+        (GOOD, {"headers": (("content-type", "text/plain"),)}, ("content_type",)),
+        (GOOD[:2], {}, ("no_done",)),
+        ([*GOOD[:2], (160, b'data: {"us')], {}, ("no_done", "cut_after_finish")),
+        ([*TEXT, (130, usage(2) + DONE)], {}, ()),
+        ([(0, b"\xef\xbb\xbf\r\n"), *GOOD], {"headers": ()}, ("content_type",)),
+    ],
+)
+def test_complete_streams_with_oddities(frames, kwargs, warnings):
+    got = sample(frames, **kwargs)
+    assert (got.ok, got.text, got.warnings) == (True, "ab", warnings)
+
+
+def test_what_follows_done_is_not_read():
+    assert sample([*GOOD, (160, event(error="late") + b"data: x\n\n")]).ok
+
+
+@pytest.mark.parametrize("error", [None, "", {}, [], False, 0])
+def test_an_empty_error_is_none(error):
+    assert sample([(90, event(error=error, choices=[])), *GOOD]).ok
+
+
+def test_text_is_kept_only_on_request():
+    assert sample(GOOD, keep_text=False).text == ""
+
+
+def test_an_emoji_cut_into_surrogates_is_whole_again():
+    frames = [(1, b'data: {"choices":[{"delta":{"content":"\\ud83d"}}]}\n\n'),
+              (2, b'data: {"choices":[{"delta":{"content":"\\ude00"}}]}\n\n' + DONE)]  # fmt: skip
+    assert sample(frames).text == "\U0001f600"
+    assert sample([frames[0], (2, DONE)]).text == "\ufffd"
+
+
+def test_a_burst_is_buffered_and_has_no_gaps():
+    burst = b"".join(delta(content="x") for _ in range(5)) + usage(5) + DONE
+    got = sample([(900, burst)])
+    assert got.ok
+    assert (got.flags, got.icl_s, got.tpot_s, got.ttft_s) == (("stream_buffered",), (), None, 0.9)
+
+
+def test_a_large_burst_may_need_two_reads():
+    burst = b"".join(delta(content="x" * 100) for _ in range(600)) + usage(600) + DONE
+    got = sample([(900, burst[:65536]), (901, burst[65536:])])
+    assert got.flags == ("stream_buffered",)
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_two_chunks_in_one_read_are_no_burst(n):
+    got = sample([(900, b"".join(delta(content="x") for _ in range(n)) + usage(9) + DONE)])
+    assert (got.flags, got.icl_s, got.tpot_s) == ((), (0.0,) * (n - 1), None)
+
+
+@pytest.mark.parametrize(
+    ("coding", "wbits"),
+    [("gzip", 31), ("x-gzip", 31), ("GZIP", 31), ("deflate", 15), ("deflate", -15)],
+)
+def test_compressed_streams_keep_their_times(coding, wbits):
+    deflate = zlib.compressobj(wbits=wbits)
+    frames = []
+    for ms, data in GOOD:
+        packed = deflate.compress(data) + deflate.flush(zlib.Z_SYNC_FLUSH)
+        frames += [(ms - 1, packed[:1]), (ms, packed[1:])]
+    got = sample(frames, headers=(*STREAM, ("content-encoding", coding)))
+    assert (got.ok, got.text, got.ttft_s, got.e2e_s) == (True, "ab", 0.1, 0.15)

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import pytest
+from edgesweep.metrics import REGISTRY
+from edgesweep.records import LevelStatus, Sample
+from edgesweep_agent.core.summary import summarise
+from edgesweep_agent.core.window import peak_in_flight, steady_window, whole_window
+
+S = 1_000_000_000
+MS = 1_000_000
+
+
+def ok(start, end, *, tokens=10, chunks=None, index=0, **fields):
+    """A request from ``start`` to ``end`` (seconds), text evenly spaced up to its end."""
+    chunks = tokens if chunks is None else chunks
+    span = round((end - start) * S)
+    text_ns = tuple(span * n // chunks for n in range(1, chunks + 1))
+    known = {"ttft_s": text_ns[0] / S, "prompt_tokens": 5, "token_source": "usage", **fields}
+    return Sample(
+        concurrency=1, index=index, ok=True, t_send_ns=round(start * S), t_end_ns=round(end * S),
+        output_tokens=tokens, chunks=chunks, text_ns=text_ns, **known,
+    )  # fmt: skip
+
+
+def failed(start, end, reason="timeout", **fields):
+    return Sample(
+        concurrency=1, index=0, ok=False, reason=reason, t_send_ns=round(start * S),
+        t_end_ns=round(end * S), **fields,
+    )  # fmt: skip
+
+
+def test_case_cmp_01_failures_stay_out_of_the_figures():
+    good = [ok(i * 0.1, 1 + i, tokens=100, ttft_s=0.2) for i in range(8)]
+    late = [failed(1, 10, ttft_s=9.0, output_tokens=5) for _ in range(2)]
+    got = summarise(good + late, 5)
+    assert (got.n_ok, got.n_failed, got.failed_by) == (8, 2, {"timeout": 2})
+    assert got.values["output_tokens"] == 800
+    assert got.values["output_tokens_per_s_gross"] == 80.0
+    assert got.values["duration_s"] == 10.0
+    assert got.distributions["ttft_s"].mean == pytest.approx(0.2)
+    assert (got.status, got.reason) == (LevelStatus.FLAGGED, "")
+    (flag,) = got.flags
+    assert (flag.name, flag.value, flag.threshold) == ("errors", 0.2, 0.01)
+
+
+def test_case_cmp_04_the_ramp_is_outside_the_window():
+    streams = [ok(start, 60, tokens=(60 - start) * 10) for start in range(16)]
+    got = summarise(streams, 16)
+    assert got.values["output_tokens_per_s"] == 160.0
+    assert got.values["output_tokens_per_s_gross"] == 140.0
+    assert got.values["window_s"] == 45.0
+    assert streams[15].t_send_ns == steady_window(streams, 16).start_ns == 15 * S
+    assert got.block_output_tokens_per_s == (160.0,) * 10
+    assert got.values["peak_in_flight"] == 16
+
+
+@pytest.mark.parametrize(
+    ("flights", "concurrency", "window"),
+    [
+        ([(0, 4)], 1, (0, 4)),
+        ([(0, 2), (2.5, 4)], 1, (0, 4)),
+        ([(0, 4), (1, 5)], 2, (1, 4)),
+        ([(0, 2), (0, 4), (2, 4)], 2, (0, 4)),
+        ([(0, 2), (0, 4), (3, 6)], 2, (0, 4)),
+        ([(0, 2), (3, 4)], 2, None),
+        ([(0, 4)] * 19, 20, (0, 4)),
+        ([(0, 4)] * 18, 20, None),
+        ([(1, 1)], 1, None),
+        ([], 1, None),
+    ],
+)
+def test_the_steady_window(flights, concurrency, window):
+    got = steady_window([ok(*flight) for flight in flights], concurrency)
+    assert (got and (got.start_ns / S, got.end_ns / S)) == window
+
+
+def test_failed_requests_load_the_engine_too():
+    samples = [ok(0, 4), failed(1, 5)]
+    assert steady_window(samples, 2).seconds == 3
+    assert whole_window(samples).seconds == 5
+
+
+def test_a_request_never_sent_was_never_in_flight():
+    assert whole_window([failed(9, 9, "connection_refused")]) is None
+    assert peak_in_flight([failed(9, 9), ok(0, 1), ok(1, 2)]) == 1
+
+
+def test_without_a_window_only_the_gross_figures_stay():
+    got = summarise([ok(0, 1), ok(1, 3)], 4)
+    assert got.values == {
+        "peak_in_flight": 1,
+        "duration_s": 3.0,
+        "output_tokens": 20,
+        "prompt_tokens": 10,
+        "requests_per_s_gross": 2 / 3,
+        "output_tokens_per_s_gross": 20 / 3,
+        "total_tokens_per_s_gross": 10.0,
+    }
+    assert got.block_output_tokens_per_s == ()
+    assert got.status is LevelStatus.VALID
+
+
+def test_tokens_are_spread_over_the_chunks_of_the_window():
+    """Of 12 tokens in 4 chunks at 1, 2, 3, 4 s, three chunks fall within (1, 4]."""
+    samples = [ok(0, 4, tokens=12, chunks=4), failed(1, 5)]
+    got = summarise(samples, 2)
+    assert got.values["output_tokens_per_s"] == 9 / 3
+    assert got.values["requests_per_s"] == 1 / 3
+    # Its first token came at the window's very start, and so did its prompt's share.
+    assert got.values["total_tokens_per_s"] == 9 / 3
+    assert sum(got.block_output_tokens_per_s) * 0.3 == pytest.approx(9)
+    assert got.block_output_tokens_per_s[3] == pytest.approx(10)
+
+
+def test_every_value_is_registered():
+    samples = [ok(0, 9, cached_tokens=3, tpot_s=0.1, icl_s=(0.1,), queue_s=0.0) for _ in range(3)]
+    got = summarise(samples, 3)
+    assert set(got.values) | set(got.distributions) <= set(REGISTRY)
+    assert len(got.values) == 12
+
+
+@pytest.mark.parametrize(
+    ("cached", "total"), [((None, None), None), ((3, None), 3), ((0, None), 0), ((1, 2), 3)]
+)
+def test_cached_tokens(cached, total):
+    got = summarise([ok(0, 1, cached_tokens=tokens) for tokens in cached], 2)
+    assert got.values.get("cached_tokens") == total
+
+
+def test_a_partial_count_of_prompt_tokens_is_none():
+    got = summarise([ok(0, 1), ok(0, 1, prompt_tokens=None)], 2)
+    assert not {"prompt_tokens", "total_tokens_per_s", "total_tokens_per_s_gross"} & set(got.values)
+    assert "output_tokens_per_s" in got.values
+
+
+@pytest.mark.parametrize(
+    ("samples", "interrupted", "status", "reason"),
+    [
+        ([ok(0, 1)], False, LevelStatus.VALID, ""),
+        ([ok(0, 1)], True, LevelStatus.FAILED, "interrupted"),
+        ([], True, LevelStatus.FAILED, "interrupted"),
+        ([], False, LevelStatus.FAILED, "no_samples"),
+        ([failed(0, 1, "b"), failed(0, 1, "a"), failed(0, 1, "b")], False, LevelStatus.FAILED, "b"),
+        ([failed(0, 1, "b"), failed(0, 1, "a")], False, LevelStatus.FAILED, "a"),
+        ([ok(0, 1)] * 99 + [failed(0, 1)], False, LevelStatus.VALID, ""),
+        ([ok(0, 1)] * 98 + [failed(0, 1)], False, LevelStatus.FLAGGED, ""),
+    ],
+)
+def test_status(samples, interrupted, status, reason):
+    got = summarise(samples, 1, interrupted=interrupted)
+    assert (got.status, got.reason) == (status, reason)
+
+
+def test_failures_are_counted_by_reason_the_most_common_first():
+    reasons = ["timeout", "http_503", "http_503", "connection_reset"]
+    got = summarise([failed(0, 1, reason) for reason in reasons], 1)
+    assert list(got.failed_by.items()) == [
+        ("http_503", 2), ("connection_reset", 1), ("timeout", 1),
+    ]  # fmt: skip
+    assert got.values == {"peak_in_flight": 4, "duration_s": 1.0, "window_s": 1.0}
+    assert got.distributions == {}
+
+
+@pytest.mark.parametrize(
+    ("samples", "asked", "flags"),
+    [
+        ([ok(0, 1), ok(0, 1, index=1)], [10, 10], {}),
+        ([ok(0, 1), ok(0, 1, index=1)], [10, 11], {"short_output": 0.5}),
+        ([ok(0, 1), ok(0, 1, index=1)], [10], {}),
+        ([ok(0, 1, index=n) for n in range(100)], [10] * 99 + [11], {}),
+        ([ok(0, 1, index=n) for n in range(99)], [10] * 98 + [11], {"short_output": 1 / 99}),
+        ([ok(0, 1, tokens=9), failed(0, 1)], [10], {"short_output": 1.0, "errors": 0.5}),
+        ([failed(0, 1, output_tokens=1, token_source="estimate")], [10], {"errors": 1.0}),
+        ([ok(0, 1, token_source="estimate"), ok(0, 1)], [99], {"tokens_estimated": 0.5,
+                                                              "short_output": 0.5}),
+    ],
+)  # fmt: skip
+def test_flags(samples, asked, flags):
+    got = summarise(samples, 1, asked_output_tokens=asked)
+    assert {flag.name: flag.value for flag in got.flags} == flags
+
+
+def test_chunk_gaps_are_pooled():
+    got = summarise([ok(0, 1, icl_s=(0.1, 0.2)), ok(0, 1, icl_s=(0.3,)), ok(0, 1, icl_s=())], 3)
+    stats = got.distributions["icl_s"]
+    assert (stats.n, stats.min, stats.max) == (3, 0.1, 0.3)
+
+
+def test_one_buffered_stream_spoils_the_chunk_gaps_and_nothing_else():
+    got = summarise([ok(0, 1, icl_s=(0.1,)), ok(0, 1, flags=("stream_buffered",))], 2)
+    assert "icl_s" not in got.distributions
+    assert got.distributions["ttft_s"].n == 2
+    assert [(flag.name, flag.value) for flag in got.flags] == [("stream_buffered", 0.5)]
+    assert got.status is LevelStatus.VALID
+
+
+def test_undefined_values_are_left_out_of_means():
+    got = summarise([ok(0, 1, tpot_s=0.5), ok(0, 1, tpot_s=None)], 2)
+    assert (got.distributions["tpot_s"].n, got.distributions["tpot_s"].mean) == (1, 0.5)
+    assert "first_content_s" not in got.distributions

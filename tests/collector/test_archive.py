@@ -1,0 +1,369 @@
+"""The archive: what append returned True for is there, whatever happens next."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+import wire
+from edgesweep import envelope
+from edgesweep.records import (
+    Birth,
+    ClockQuality,
+    Device,
+    Event,
+    Heartbeat,
+    Kind,
+    LevelStatus,
+    RunState,
+)
+from edgesweep_collector.archive import schema
+from edgesweep_collector.archive.archive import Archive
+from edgesweep_collector.archive.migrations import MIGRATIONS
+from edgesweep_collector.archive.rows import DeadLetter
+from edgesweep_collector.errors import ArchiveUnavailable, ArchiveUnusable, SettingsError
+from sqlalchemy import create_engine, inspect
+
+_PYTHON = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "made" / "with" / "parents" / "archive.db"
+
+
+@pytest.fixture
+def archive(path):
+    opened = Archive.open(f"sqlite:///{path}")
+    yield opened
+    opened.close()
+
+
+def _rows(path, query):
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute(query).fetchall()
+    finally:
+        connection.close()
+
+
+def test_a_duplicate_is_told_and_stored_once(archive, path):
+    one, two = wire.received(wire.level(1), 1), wire.received(wire.level(2), 2)
+    assert archive.append([one, two, one]) == [True, True, False]
+    assert archive.append([two, wire.received(wire.level(3), 3)]) == [False, True]
+    assert _rows(path, "SELECT seq FROM envelopes ORDER BY row_id") == [(1,), (2,), (3,)]
+
+
+def test_the_same_sequence_of_another_device_or_epoch_is_no_duplicate(archive):
+    other = Device("n97-02")
+    batch = [
+        wire.received(wire.level(1), 1),
+        wire.received(wire.level(2), 1, epoch=wire.EPOCH + 1),
+        wire.received(wire.level(1, run_id="run-2", device=other), 1, device_id="n97-02"),
+    ]
+    assert archive.append(batch) == [True, True, True]
+
+
+def test_the_bytes_are_kept_as_they_came(archive, path):
+    # Field order and unknown fields are the sender's business: what came is what is kept.
+    raw = wire.raw(wire.level(1), 1) + b"\xa8\x06\x01"
+    came = wire.Received(raw, envelope.decode(raw), time.time_ns(), "mqtt")
+    assert archive.append([came]) == [True]
+    assert _rows(path, "SELECT raw, transport FROM envelopes") == [(raw, "mqtt")]
+
+
+def test_everything_is_there_after_a_restart(archive, path):
+    archive.append([wire.received(wire.level(1), 1), wire.received(wire.run(), 2)])
+    archive.close()
+    again = Archive.open(f"sqlite:///{path}", create=False)
+    assert again.append([wire.received(wire.level(1), 1)]) == [False]
+    assert [row.level for row in again.levels("run-1")] == [wire.level(1)]
+    assert again.run("run-1") == wire.run()
+    again.close()
+
+
+def test_levels_after_follows_the_rows_of_levels_alone(archive):
+    archive.append(
+        [
+            wire.received(wire.level(1), 1),
+            wire.received(Event("a", "b"), 2),
+            wire.received(wire.level(2), 3),
+            wire.received(wire.level(4), 4),
+        ]
+    )
+    first = archive.levels_after(0, 2)
+    assert [(row.row_id, row.level.concurrency) for row in first] == [(1, 1), (3, 2)]
+    assert [row.row_id for row in archive.levels_after(3, 2)] == [4]
+    assert archive.levels_after(4, 2) == []
+
+
+def test_a_level_submitted_in_two_envelopes_counts_once(archive):
+    again = wire.level(1, status=LevelStatus.FAILED)
+    archive.append([wire.received(wire.level(1), 1), wire.received(again, 2)])
+    assert [row.level for row in archive.levels("run-1")] == [wire.level(1)]
+    assert archive.counts_by_kind() == {"level": 2}
+    archive.append([wire.received(wire.level(1, attempt=2), 3)])
+    assert len(archive.levels("run-1")) == 2
+
+
+@pytest.mark.parametrize("order", [(1, 2), (2, 1)])
+def test_an_older_snapshot_never_replaces_a_newer(archive, order):
+    snapshots = {
+        1: wire.received(wire.run(), 1),
+        2: wire.received(wire.run(state=RunState.COMPLETE, ended_wall_ns=9, n_levels=3), 2),
+    }
+    for seq in order:
+        archive.append([snapshots[seq]])
+    assert archive.run("run-1").state is RunState.COMPLETE
+    (row,) = archive.runs()
+    assert (row.state, row.ended_wall_ns, row.device_id) == (RunState.COMPLETE, 9, "n97-01")
+
+
+def test_across_epochs_an_ended_run_stays_ended(archive):
+    ended = wire.run(state=RunState.INTERRUPTED, ended_wall_ns=9)
+    archive.append([wire.received(ended, 9)])
+    archive.append([wire.received(wire.run(), 1, epoch=1)])
+    assert archive.run("run-1").state is RunState.INTERRUPTED
+
+
+def test_runs_are_listed_newest_first_and_by_device(archive):
+    other = Device("n97-02")
+    archive.append(
+        [
+            wire.received(wire.run("run-1"), 1),
+            wire.received(wire.level(1), 2),
+            wire.received(
+                wire.run("run-2", device=other, started_wall_ns=7), 1, device_id="n97-02"
+            ),
+        ]
+    )
+    assert [(row.run_id, row.n_archived) for row in archive.runs()] == [("run-2", 0), ("run-1", 1)]
+    assert [row.run_id for row in archive.runs("n97-01")] == ["run-1"]
+    assert [row.run_id for row in archive.runs(limit=1)] == ["run-2"]
+    assert archive.run("run-3") is None
+
+
+def test_devices_say_what_they_last_said(archive):
+    archive.append(
+        [
+            wire.received(Birth(wire.DEVICE, 1, 1), 1, received_ns=10),
+            wire.received(Heartbeat(60.0, 2, 300), 3, received_ns=20),
+            wire.received(Heartbeat(30.0, 1, 100), 2, received_ns=30),
+        ]
+    )
+    (row,) = archive.devices()
+    assert (row.first_seen_ns, row.last_seen_ns) == (10, 30)
+    assert (row.device, row.heartbeat) == (wire.DEVICE, Heartbeat(60.0, 2, 300))
+    assert row.agent_version == "0.1.0"
+
+
+def test_one_device_cannot_write_into_the_run_of_another(archive, path):
+    other = Device("n97-02")
+    archive.append([wire.received(wire.level(1), 1), wire.received(wire.run(), 2)])
+    forged = [
+        wire.received(wire.level(2, device=other), 1, device_id="n97-02"),
+        wire.received(wire.run(device=other, n_levels=9), 2, device_id="n97-02"),
+        wire.received(wire.level(4), 3, device_id="n97-02"),
+    ]
+    assert archive.append(forged) == [True, True, True]
+    assert [row.level.concurrency for row in archive.levels("run-1")] == [1]
+    assert archive.run("run-1") == wire.run()
+    errors = _rows(path, "SELECT error FROM envelopes WHERE NOT decoded ORDER BY row_id")
+    assert errors == [
+        ("run run-1 belongs to device n97-01",),
+        ("run run-1 belongs to device n97-01",),
+        ("payload speaks for device 'n97-01'",),
+    ]
+
+
+def test_a_payload_that_does_not_decode_is_kept(archive, path):
+    broken = wire.received(wire.level(1), 1, payload=b"\xff\xff\xff")
+    telemetry = wire.received(wire.level(1), 2, kind=Kind.TELEMETRY)
+    assert archive.append([broken, telemetry, wire.received(wire.level(2), 3)]) == [True] * 3
+    rows = _rows(path, "SELECT decoded, error <> '', raw FROM envelopes ORDER BY row_id")
+    assert [row[:2] for row in rows] == [(0, 1), (0, 1), (1, 0)]
+    assert rows[0][2] == broken.raw
+    assert [row.level.concurrency for row in archive.levels_after(0, 9)] == [2]
+
+
+_NOW = 1_800_000_000 * 10**9
+
+
+@pytest.mark.parametrize(
+    ("wall_ns", "clock", "effective", "trusted"),
+    [
+        (_NOW - 10**12, ClockQuality.SYNCED, _NOW - 10**12, 1),
+        (_NOW - 10**12, ClockQuality.HOLDOVER, _NOW - 10**12, 1),
+        (12 * 10**9, ClockQuality.UNSYNCED, _NOW, 0),
+        (12 * 10**9, ClockQuality.SYNCED, _NOW, 0),
+        (_NOW + 299 * 10**9, ClockQuality.SYNCED, _NOW + 299 * 10**9, 1),
+        (_NOW + 301 * 10**9, ClockQuality.UNSYNCED, _NOW, 0),
+        (-(2**63), ClockQuality.UNSYNCED, _NOW, 0),
+    ],
+)
+def test_a_bad_clock_is_marked_never_refused(archive, path, wall_ns, clock, effective, trusted):
+    came = wire.received(wire.level(1), 1, received_ns=_NOW, wall_ns=wall_ns, clock=clock)
+    assert archive.append([came]) == [True]
+    assert _rows(path, "SELECT effective_wall_ns, clock_trusted FROM envelopes") == [
+        (effective, trusted)
+    ]
+    assert archive.levels_after(0, 1)[0].effective_wall_ns == effective
+
+
+def test_the_decoded_tables_can_be_rebuilt(archive, path):
+    archive.append(
+        [
+            wire.received(Birth(wire.DEVICE, 1, 1), 1),
+            wire.received(wire.level(1), 2),
+            wire.received(wire.run(), 3),
+            wire.received(Event("spool_quarantined", "set aside"), 4),
+            wire.received(wire.level(1), 5, payload=b"\xff"),
+        ]
+    )
+    tables = [table.name for table in schema.DECODED] + ["envelopes"]
+    before = {name: _rows(path, f"SELECT * FROM {name}") for name in tables}
+    archive.rebuild()
+    assert {name: _rows(path, f"SELECT * FROM {name}") for name in tables} == before
+
+
+def test_cursors_and_dead_letters_outlive_a_restart(archive, path):
+    assert archive.cursor("influx") == 0
+    archive.set_cursor("influx", 7)
+    archive.set_cursor("influx", 5)
+    archive.add_dead_letter("influx", 3, "level x=1", "type conflict", 99)
+    archive.close()
+    again = Archive.open(f"sqlite:///{path}")
+    assert again.cursor("influx") == 5
+    assert again.dead_letters("influx") == [DeadLetter(3, "level x=1", "type conflict", 99)]
+    assert again.dead_letters("other") == []
+    again.close()
+
+
+def test_the_migrations_make_the_tables_of_the_schema(archive, path):
+    engine = create_engine(f"sqlite:///{path}")
+    made = inspect(engine)
+    for table in schema.METADATA.sorted_tables:
+        columns = {column["name"]: column["nullable"] for column in made.get_columns(table.name)}
+        wanted = {c.name: c.nullable for c in table.columns if not c.primary_key}
+        assert {k: v for k, v in columns.items() if k in wanted} == wanted
+        assert set(columns) == {c.name for c in table.columns}
+    engine.dispose()
+
+
+def test_an_archive_of_a_newer_version_is_left_alone(archive, path):
+    archive.close()
+    connection = sqlite3.connect(path)
+    connection.execute("INSERT INTO schema_version VALUES (?)", (len(MIGRATIONS) + 1,))
+    connection.commit()
+    connection.close()
+    with pytest.raises(ArchiveUnusable, match="newer collector"):
+        Archive.open(f"sqlite:///{path}")
+
+
+def test_what_is_no_archive_is_said_to_be_none(tmp_path):
+    (tmp_path / "text").write_text("no database, and long enough to be taken for one" * 99)
+    with pytest.raises(ArchiveUnusable, match="not a database"):
+        Archive.open(f"sqlite:///{tmp_path / 'text'}")
+    with pytest.raises(ArchiveUnusable, match="there is no archive"):
+        Archive.open(f"sqlite:///{tmp_path / 'absent'}", create=False)
+    for url in ("nonsense", "mysql://host/x", "sqlite://"):
+        with pytest.raises(SettingsError, match=r"archive\.url"):
+            Archive.open(url)
+
+
+def test_commits_are_synced_and_readers_do_not_wait(archive):
+    with archive._read() as connection:
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+        archive.append([wire.received(wire.level(1), 1)])
+
+
+_WRITER = """
+    import sys, wire
+    from edgesweep_collector.archive.archive import Archive
+    archive = Archive.open(sys.argv[1])
+    seq = int(sys.argv[2])
+    while True:
+        batch = [wire.received(wire.level(seq + i), seq + i) for i in range(3)]
+        if not all(archive.append(batch)):
+            sys.exit("a new envelope was taken for a duplicate")
+        seq += 3
+        print(seq - 1, flush=True)
+"""
+
+
+def test_what_append_returned_survives_kill_9(path):
+    """SPL-01 at the collector: killed in mid-append, again and again."""
+    last = 0
+    for _ in range(3):
+        child = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(_WRITER), f"sqlite:///{path}", str(last + 1)],
+            stdout=subprocess.PIPE,
+            env=_PYTHON,
+            text=True,
+        )
+        with child:
+            assert int(child.stdout.readline()) == last + 3
+            time.sleep(random.uniform(0.05, 0.2))
+            child.send_signal(signal.SIGKILL)
+            told = [int(line) for line in child.stdout]
+        stored = [seq for (seq,) in _rows(path, "SELECT seq FROM envelopes ORDER BY row_id")]
+        assert stored == list(range(1, len(stored) + 1))
+        assert len(stored) >= max(told, default=last + 3)
+        last = len(stored)
+
+
+_ON_A_FULL_DISK = """
+    import resource, signal, sys, wire
+    from edgesweep_collector.archive.archive import Archive
+    from edgesweep_collector.errors import ArchiveUnavailable
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    archive = Archive.open(sys.argv[1])
+    archive.append([wire.received(wire.level(1), 1)])
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
+    seq = 2
+    try:
+        while True:
+            archive.append([wire.received(wire.level(seq), seq)])
+            seq += 1
+    except ArchiveUnavailable as error:
+        print(error)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    assert archive.append([wire.received(wire.level(seq), seq)]) == [True]
+    assert [row.level.concurrency for row in archive.levels_after(0, 999)] == [*range(1, seq + 1)]
+    archive.close()
+"""
+
+
+def test_a_full_disk_stores_nothing_and_recovers(path):
+    """SPL-02 at the collector: an append that raises left nothing, and the next one works."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(_ON_A_FULL_DISK), f"sqlite:///{path}"],
+        env=_PYTHON,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "does not write" in done.stdout
+
+
+def test_a_locked_archive_is_unavailable(archive, path):
+    archive._engine.dispose()
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    with archive._read() as connection:
+        connection.exec_driver_sql("PRAGMA busy_timeout=10")
+    with pytest.raises(ArchiveUnavailable, match="locked"):
+        archive.append([wire.received(wire.level(1), 1)])
+    holder.close()
+    assert archive.append([wire.received(wire.level(1), 1)]) == [True]
