@@ -82,7 +82,8 @@ class Plan:
 
     @classmethod
     def of(cls, script: Script, request: dict, *, chat: bool) -> Plan:
-        limit = request.get("max_completion_tokens") or request.get("max_tokens") or 16
+        limit = request.get("max_completion_tokens") or request.get("max_tokens")
+        limit = limit or script.tokens or 16
         text = request.get("prompt") or " ".join(
             str(message.get("content")) for message in request.get("messages", [])
         )

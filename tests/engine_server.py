@@ -51,6 +51,7 @@ class EngineServer:
         self.started = time.monotonic()
         self.slots = asyncio.Semaphore(self.script.slots) if self.script.slots else None
         self._where = (host, port, tls)
+        self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task] = set()
 
     async def __aenter__(self):
@@ -67,19 +68,32 @@ class EngineServer:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    async def until(self, met) -> None:
+        """Waits until ``met(self)`` holds; looks whenever connections or requests change."""
+        while not met(self):
+            self._changed.clear()
+            await self._changed.wait()
+
+    def note(self, seen: Seen | None = None, *, connections: int = 0) -> None:
+        """A request arrived, or the number of connections changed."""
+        self.connections += connections
+        self.peak_connections = max(self.peak_connections, self.connections)
+        if seen:
+            self.timeline.append(seen)
+        self._changed.set()
+
     async def _serve(self, reader, writer) -> None:
         """One connection: its requests, one after the other."""
         task = asyncio.current_task()
         self._tasks.add(task)
-        self.connections += 1
-        self.peak_connections = max(self.peak_connections, self.connections)
+        self.note(connections=1)
         try:
             while await Answer(self, reader, writer).give():
                 pass
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
-            self.connections -= 1
+            self.note(connections=-1)
             writer.close()
             self._tasks.discard(task)
 
@@ -109,7 +123,7 @@ class Answer:
             return self._whole(503, {"error": error}) and keep
         request = json.loads(body or b"{}")
         self.seen = Seen(len(self.server.timeline), request.get("user", ""), time.monotonic_ns())
-        self.server.timeline.append(self.seen)
+        self.server.note(self.seen)
         async with self.server.slots or contextlib.AsyncExitStack():
             return await self._post(request, chat="chat" in path) and keep
 
@@ -145,7 +159,7 @@ class Answer:
         if fault == "refuse":
             return False
         if fault == "silent":
-            await asyncio.sleep(3600)
+            await self.reader.read()
         self._start()
         return await self._stream(Plan.of(script, request, chat=chat), fault)
 
@@ -191,7 +205,7 @@ class Answer:
 
     async def _fail(self, fault: str) -> bool:
         if fault == "hang":
-            await asyncio.sleep(3600)
+            await self.reader.read()
         elif fault == "reset":
             self._reset()
         elif fault == "cut":
@@ -235,6 +249,8 @@ class Answer:
         due_s = self.seen.received_ns / 1e9 + ms / 1e3 - time.monotonic()
         if due_s > 0:
             await asyncio.sleep(due_s)
+        if self.reader.at_eof() or self.writer.is_closing():
+            raise ConnectionResetError("the client is gone")
 
 
 def _head(status: int, headers: dict[str, str], version: str = "1.1") -> bytes:

@@ -5,6 +5,7 @@
       ArchiveError
         ArchiveUnusable      the operator: permissions, a backup, or a newer version (exit 1)
         ArchiveUnavailable   the senders: nothing of the batch was stored, they send it again
+      NotArchived            the caller: name a run that the archive holds (exit 1)
       ListenError            the operator or the service manager: free the address (exit 1)
 
 A damaged, forged or oversized envelope is none of these: it is answered, counted and logged.
@@ -35,6 +36,10 @@ class ArchiveUnusable(ArchiveError):  # noqa: N818 -- a state of the archive, na
 
 class ArchiveUnavailable(ArchiveError):  # noqa: N818 -- a state of the archive, named as one
     """A write failed and was rolled back: the disk is full, or the file is locked."""
+
+
+class NotArchived(CollectorError):  # noqa: N818 -- a state of the archive, named as one
+    """What was asked for is not in the archive."""
 
 
 class ListenError(CollectorError):

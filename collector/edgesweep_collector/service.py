@@ -58,7 +58,8 @@ def _grpc(settings: Settings, acceptor: Acceptor, counters: Counters) -> Transpo
 def _mqtt(settings: Settings, acceptor: Acceptor, counters: Counters) -> Transport | None:
     if settings.mqtt is None:
         return None
-    from .ingest.mqtt import MqttIngest, broker  # noqa: PLC0415 -- as for grpc
+    from .ingest.broker import broker  # noqa: PLC0415 -- as for grpc
+    from .ingest.mqtt import MqttIngest  # noqa: PLC0415
 
     return MqttIngest(acceptor, counters, broker(settings.mqtt))
 

@@ -17,6 +17,7 @@ import msgspec
 
 from .frames import JOB, FrameReader
 from .job import LevelJob
+from .priority import take_priority
 from .run import LevelRun
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ async def _run(job: LevelJob) -> None:
     gc.collect()
     gc.freeze()
     gc.disable()
-    await run.run()
+    await run.run(realtime=take_priority())
     transport.close()
     await output.closed
 

@@ -43,6 +43,7 @@ class LevelOutcome:
         warmup_failed_by: Those of them that failed, by ``http_<status>`` or ending.
         client_cpu_s: The load generator's processor time while it measured, if it could say.
         client_lag_max_s: The most that its timers were late meanwhile, likewise.
+        client_realtime: It had a real-time priority; without, a busy engine delays its clock.
     """
 
     exchanges: tuple[Exchange, ...]
@@ -51,6 +52,7 @@ class LevelOutcome:
     warmup_failed_by: Mapping[str, int] = field(default_factory=dict)
     client_cpu_s: float | None = None
     client_lag_max_s: float | None = None
+    client_realtime: bool | None = None
 
     @property
     def interrupted(self) -> bool:
@@ -177,6 +179,7 @@ class _Gathered:
                 warmup_failed_by=ended.warmup_failed_by,
                 client_cpu_s=ended.cpu_s,
                 client_lag_max_s=ended.lag_max_s,
+                client_realtime=ended.realtime,
             )
         if asked:
             return LevelOutcome(exchanges, ASKED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 from typing import TYPE_CHECKING
@@ -43,7 +44,12 @@ class Connector:
             else:
                 self._addresses.sort(key=lambda other: other != address)
                 return connection
-        raise refusal
+        raise OSError(self._told(refusal)) from refusal
+
+    def _told(self, error: OSError) -> str:
+        """The system's words; those of asyncio leave out why a connection failed."""
+        worded = isinstance(error, (ssl.SSLError, socket.gaierror)) or not error.errno
+        return f"{self._host}:{self._port}: {error if worded else os.strerror(error.errno or 0)}"
 
     async def _resolved(self) -> list[str]:
         if not self._addresses:

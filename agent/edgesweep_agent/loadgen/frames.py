@@ -30,6 +30,7 @@ class Ended(msgspec.Struct, frozen=True):
         stopped: Why it ended early: ``deadline``, ``asked``, or "" if it did not.
         cpu_s: Processor time of the load generator during the measured requests.
         lag_max_s: Most that its 20 ms timer was late: what its own load may have added to times.
+        realtime: It had a real-time priority, so that a busy engine did not delay its clock.
     """
 
     stopped: str
@@ -37,6 +38,7 @@ class Ended(msgspec.Struct, frozen=True):
     warmup_failed_by: dict[str, int]
     cpu_s: float
     lag_max_s: float
+    realtime: bool
 
 
 def frame(kind: bytes, body: object) -> bytes:

@@ -21,6 +21,10 @@ _FINAL_STATUS = 200
 class Flight:
     """A request under way; the parser calls its ``on_`` methods.
 
+    What is read is parsed a turn of the loop later, when every other connection that was ready
+    has been read too: parsing takes longer than reading, and 128 connections that have
+    something at once would otherwise wait for each other before they take their time.
+
     Attributes:
         t_last_ns: When something was last heard, or the request was sent.
         done: Resolved once ``ending`` is set.
@@ -28,7 +32,8 @@ class Flight:
     """
 
     def __init__(self, index: int, t_sched_ns: int) -> None:
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self.done: asyncio.Future[None] = self._loop.create_future()
         self.ending: Ending | None = None
         self.reusable = False
         self.t_last_ns = 0
@@ -39,6 +44,8 @@ class Flight:
         self._t_end_ns = 0
         self._status: int | None = None
         self._headers: list[tuple[str, str]] = []
+        self._unparsed: list[tuple[int, bytes]] = []
+        self._t_parsed_ns = 0
         self._pieces: list[tuple[int, bytes]] = []
         self._error = ""
         self._parser = httptools.HttpResponseParser(self)
@@ -48,17 +55,30 @@ class Flight:
         self._t_send_ns = self.t_last_ns = t_ns
 
     def receive(self, t_ns: int, data: bytes) -> None:
-        """Bytes came in; what follows the end of the message is no longer ours."""
-        if self.ending:
-            return
+        """Bytes came in."""
         self.t_last_ns = t_ns
-        try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self.finish("malformed", t_ns, str(error) or type(error).__name__)
+        if not self._unparsed:
+            self._loop.call_soon(self._parse)
+        self._unparsed.append((t_ns, data))
 
     def finish(self, ending: Ending, t_ns: int, error: str = "") -> None:
-        """Ends the flight; the first ending stands."""
+        """Ends the flight, unless what was read before has ended it."""
+        self._parse()
+        self._end(ending, t_ns, error)
+
+    def _parse(self) -> None:
+        unparsed, self._unparsed = self._unparsed, []
+        for t_ns, data in unparsed:
+            # What follows the end of the message is no longer ours.
+            if self.ending:
+                return
+            self._t_parsed_ns = t_ns
+            try:
+                self._parser.feed_data(data)
+            except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+                self._end("malformed", t_ns, str(error) or type(error).__name__)
+
+    def _end(self, ending: Ending, t_ns: int, error: str = "") -> None:
         if self.ending:
             return
         self.ending, self._t_end_ns, self._error = ending, t_ns, error
@@ -93,17 +113,17 @@ class Flight:
         if status < _FINAL_STATUS:
             self._headers.clear()
             return
-        self._status, self._t_headers_ns = status, self.t_last_ns
+        self._status, self._t_headers_ns = status, self._t_parsed_ns
 
     def on_body(self, body: bytes) -> None:
         """Body bytes, chunk framing removed."""
-        self._pieces.append((self.t_last_ns, body))
+        self._pieces.append((self._t_parsed_ns, body))
 
     def on_message_complete(self) -> None:
         """The message came whole, unless it was an interim one."""
         if self._status is not None:
             self.reusable = bool(self._parser.should_keep_alive())
-            self.finish("complete", self.t_last_ns)
+            self._end("complete", self._t_parsed_ns)
 
 
 class Connection(asyncio.Protocol):

@@ -46,8 +46,8 @@ class LevelRun:
         for worker in self._workers:
             worker.cancel()
 
-    async def run(self) -> None:
-        """Warms up, drains, measures; the last frame says how it went."""
+    async def run(self, *, realtime: bool = False) -> None:
+        """Warms up, drains, measures; the last frame says how it went, and at what priority."""
         if self._job.deadline_s is not None:
             asyncio.get_running_loop().call_later(self._job.deadline_s, self.stop, "deadline")
         pulse = Pulse(self._report_counts)
@@ -57,7 +57,14 @@ class LevelRun:
         await self._run_phase(self._job.bodies, measuring=True)
         pulse.stop()
         self._report_counts()
-        ended = Ended(self._stopped, n_warmup, warmup_failed_by, pulse.cpu_s, pulse.lag_max_s)
+        ended = Ended(
+            stopped=self._stopped,
+            n_warmup=n_warmup,
+            warmup_failed_by=warmup_failed_by,
+            cpu_s=pulse.cpu_s,
+            lag_max_s=pulse.lag_max_s,
+            realtime=realtime,
+        )
         self._emit(frame(ENDED, ended))
 
     async def _run_phase(self, bodies: list[bytes], *, measuring: bool) -> None:

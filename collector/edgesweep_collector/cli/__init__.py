@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .compare import compare
 from .crossover import crossover
 from .devices import devices
+from .report import report
 from .runs import runs
 from .serve import serve
 
@@ -21,6 +23,10 @@ edgesweep-collector serve --config /etc/edgesweep/collector.toml
 
 edgesweep-collector runs --config /etc/edgesweep/collector.toml --json
 
+edgesweep-collector compare --config collector.toml
+
+edgesweep-collector report --config collector.toml --out report.html
+
 edgesweep-collector crossover problem.json
 """
 
@@ -28,6 +34,8 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "serve": serve,
     "devices": devices,
     "runs": runs,
+    "compare": compare,
+    "report": report,
     "crossover": crossover,
 }
 

@@ -7,6 +7,7 @@ from pathlib import Path  # noqa: TC003  # typer reads the annotations at run ti
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
+
 from edgesweep_collector.core.crossover import estimate
 from edgesweep_collector.core.problem_json import ProblemError, read_problems
 from edgesweep_collector.core.words import words

@@ -1,89 +1,39 @@
-"""The MQTT 5 transport: subscribes to what devices publish, acks on a topic of each device.
+"""The MQTT 5 transport: takes what devices publish, and acks on a topic of each device.
 
-A PUBACK only frees the broker; the device deletes a record on our ack alone. That is why nothing
-here needs a session at the broker, and why neither the DUP nor the retain flag decides anything.
+A PUBACK only frees the broker; a device deletes a record on our ack alone. That is why nothing
+here needs a session at the broker, and why neither the DUP nor the retain flag decides anything
+(lensesio/stream-reactor#766 dropped what had DUP set, and lost data).
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import time
 from dataclasses import dataclass
-from functools import wraps
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio
-import anyio.to_thread
-import paho.mqtt.client as paho
 from edgesweep import topics
 from edgesweep.envelope import Ack, encode_ack
-from paho.mqtt.enums import CallbackAPIVersion
-from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
 
-from edgesweep_collector.settings import MqttSettings, secret
+from .broker import IN_FLIGHT, Arrived, Broker, Connection
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable
-
     from edgesweep_collector.counters import Counters
 
     from .accept import Acceptor
 
 _log = logging.getLogger(__name__)
 
-_KEEPALIVE_S = 30
-# What the broker may send before our PUBACK; mosquitto 2.0 sends 20 at a time by default.
-_IN_FLIGHT = 64
-_LONGEST_DELAY_S = 64
-# A connection that lasted this long was a good one; until then the delay goes on growing, else
-# two clients with one id would throw each other out every second (mosquitto#631).
-_STABLE_S = 60.0
 _ANSWER_WITHIN_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Broker:
-    """Where the broker is, and the login if it wants one."""
-
-    host: str
-    port: int
-    client_id: str
-    username: str | None = None
-    password: str | None = None
-
-
-def broker(settings: MqttSettings) -> Broker:
-    """The broker of ``[mqtt]``, its secrets read from their files.
-
-    Raises:
-        SettingsError: one of the files cannot be read.
-    """
-    username, password = settings.username_file, settings.password_file
-    return Broker(
-        host=settings.host,
-        port=settings.port,
-        client_id=settings.client_id,
-        username=secret(username, "mqtt.username_file") if username else None,
-        password=secret(password, "mqtt.password_file") if password else None,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Arrived:
-    """One message; ``mid`` means something only within its connection."""
-
-    connection: int
-    mid: int
-    qos: int
-    topic: str
-    payload: bytes
-    retained: bool
-
-
 class MqttIngest:
-    """One connection to a broker, made again for as long as it takes.
+    """Everything under ``edgesweep/v1/+/up/+`` of one broker, handed to the acceptor.
+
+    The topic says which device speaks, as the broker's access list lets no device publish on the
+    topics of another.
 
     Args:
         acceptor: Where envelopes go.
@@ -95,13 +45,104 @@ class MqttIngest:
         self._acceptor = acceptor
         self._counters = counters
         self._broker = broker
-        self._client: paho.Client | None = None
-        self._connection = 0
-        self._unanswered = 0
+        self._connection: Connection | None = None
         self._problem: str | None = "not connected yet"
+        self._waiting: asyncio.Queue[Arrived] = asyncio.Queue(16 * IN_FLIGHT)
+        self._unanswered = 0
+        self._answered: anyio.Event | None = None
 
     async def start(self) -> None:
-        """Begin to connect; a broker that is not there is waited for."""
-        self._in, self._out = anyio.create_memory_object_stream[_Arrived](16 * _IN_FLIGHT)
-        self._pumping = anyio.CancelScope()
-        self._pumped = anyio.Event()
+        """Begin to connect; a broker that is not there is waited for, and :meth:`health` tells."""
+        loop = asyncio.get_running_loop()
+        self._pump = loop.create_task(self._hand_in())
+        self._connection = Connection(self._broker, self)
+        self._connection.start(loop)
+
+    async def stop(self) -> None:
+        """Take nothing more, give what was taken a second to be answered, and disconnect."""
+        if self._connection is None or self._answered is not None:
+            return
+        self._answered = anyio.Event()
+        if self._unanswered:
+            with anyio.move_on_after(_ANSWER_WITHIN_S):
+                await self._answered.wait()
+        self._pump.cancel()
+        await self._connection.stop()
+        await asyncio.wait([self._pump])
+
+    def health(self) -> str | None:
+        """What is wrong with the connection; ``None`` while subscribed."""
+        return self._problem
+
+    def well(self) -> None:
+        """Connected and subscribed."""
+        self._problem = None
+        self._counters.mqtt_connected.set(1)
+        _log.info("subscribed", extra={"broker": repr(self._broker)})
+
+    def unwell(self, problem: str) -> None:
+        """Not connected; said once, however often it is tried again."""
+        self._counters.mqtt_connected.set(0)
+        if problem != self._problem and self._answered is None:
+            _log.warning(problem, extra={"broker": repr(self._broker)})
+        self._problem = problem
+
+    def arrived(self, message: Arrived) -> None:
+        """Queue a message. One that finds no room stays without PUBACK and ack: it comes again."""
+        if self._answered is not None:
+            return
+        if message.retained:
+            self._counters.retained.inc()
+        try:
+            self._waiting.put_nowait(message)
+        except asyncio.QueueFull:
+            # QoS 1 cannot get here, the broker waits for our PUBACKs; QoS 0 knows no such limit.
+            self._counters.retries.inc()
+        else:
+            self._unanswered += 1
+
+    async def _hand_in(self) -> None:
+        while True:
+            message = await self._waiting.get()
+            try:
+                await self._submit(message)
+            except Exception:  # noqa: BLE001 -- one message must not end the transport
+                _log.exception("a message could not be handed in")
+                self._settled(message)
+
+    async def _submit(self, message: Arrived) -> None:
+        parsed = topics.parse_up(message.topic)
+        settled = partial(self._settled, message)
+        if parsed is None:
+            self._counters.rejected.labels("topic").inc()
+            _log.warning("refused a topic", extra={"topic": message.topic[:200]})
+            settled()
+            return
+        device_id, _ = parsed
+        reply = _AckTopic(self, device_id)
+        await self._acceptor.submit(message.payload, device_id, "mqtt", reply, settled)
+
+    def _settled(self, message: Arrived) -> None:
+        self._unanswered -= 1
+        if self._connection is not None:
+            self._connection.puback(message)
+        if self._answered is not None and self._unanswered == 0:
+            self._answered.set()
+
+    def send_ack(self, device_id: str, ack: Ack) -> None:
+        """Publish an ack on the topic of the device that sent, whatever the envelope claimed."""
+        if self._connection is None or not self._connection.publish(
+            topics.ack(device_id), encode_ack(ack)
+        ):
+            self._counters.dropped_acks.inc()
+
+
+@dataclass(frozen=True, slots=True)
+class _AckTopic:
+    """Where acks for a device go; equal for equal devices, so that its acks can be joined."""
+
+    ingest: MqttIngest
+    device_id: str
+
+    def __call__(self, ack: Ack) -> None:
+        self.ingest.send_ack(self.device_id, ack)

@@ -1,0 +1,46 @@
+"""``report``: the answer as one self-contained HTML file."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from edgesweep_collector.core.pairing import pair
+from edgesweep_collector.report.gather import gather
+from edgesweep_collector.report.html import render_html
+
+from .options import Config, Contenders, Runs, archived_levels, one_line_errors
+
+Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="Where the HTML goes.")]
+Reproduce = Annotated[
+    list[str] | None,
+    typer.Option(help="A command line that measured it, to be shown; may be given again."),
+]
+
+
+def report(
+    config: Config,
+    out: Out,
+    run: Runs = None,
+    contender: Contenders = None,
+    reproduce: Reproduce = None,
+) -> None:
+    """Write the report on two contenders: verdict, curves, table, and what was left out."""
+    with one_line_errors():
+        runs, levels = archived_levels(config, run)
+        default = (f"edgesweep-collector report {' '.join(f'--run {one}' for one in runs)}",)
+        facts = gather(
+            pair(levels, contender),
+            generated_at=datetime.now(timezone.utc),
+            reproduce=tuple(reproduce) if reproduce else default,
+        )
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            out.write_text(render_html(facts), encoding="utf-8")
+        except OSError as error:
+            typer.echo(f"edgesweep-collector: {out}: {error.strerror}", err=True)
+            raise typer.Exit(1) from error
+    typer.echo(str(out))

@@ -1,0 +1,556 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import anyio
+import msgspec
+import pytest
+from edgesweep_agent.core.exchange import Exchange
+from edgesweep_agent.core.stream import to_sample
+from edgesweep_agent.core.summary import summarise
+from edgesweep_agent.core.window import peak_in_flight
+from edgesweep_agent.loadgen import client
+from edgesweep_agent.loadgen.client import LoadGeneratorError, run_level
+from edgesweep_agent.loadgen.frames import ENDED, EXCHANGE, Ended, FrameReader, frame
+from edgesweep_agent.loadgen.job import Counts, LevelJob
+from edgesweep_agent.loadgen.run import LevelRun
+from engine_server import EngineServer, Response, Script, engine_process
+
+CASES = Path(__file__).parents[1] / "fixtures/cases/sse.json"
+SSE = {"content-type": "text/event-stream"}
+CHUNK = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
+DONE = b"data: [DONE]\n\n"
+FAST = Script(ttft_ms=1, tpot_ms=1, tokens=3)
+
+
+def body(n: int, tokens: int = 0) -> bytes:
+    asked = {"max_tokens": tokens} if tokens else {}
+    return json.dumps(
+        {"user": str(n), "messages": [{"role": "user", "content": "a b"}], "stream": True,
+         "stream_options": {"include_usage": True}, **asked}
+    ).encode()  # fmt: skip
+
+
+def job(url: str, n: int = 1, *, concurrency: int = 1, warmup: int = 0, **fields) -> LevelJob:
+    scheme, _, rest = url.partition("://")
+    host, _, port = rest.rpartition(":")
+    known = {
+        "request_timeout_s": 20.0, "host": host.strip("[]"), "path": "/v1/chat/completions",
+    } | fields  # fmt: skip
+    return LevelJob(
+        scheme=scheme, port=int(port), bodies=[body(i) for i in range(n)],
+        warmup_bodies=[body(-1)] * warmup, concurrency=concurrency, **known,
+    )  # fmt: skip
+
+
+def fly(script=FAST, n=1, *, server=(), **fields):
+    """Runs a level in this process, beside the server: (samples, Ended, server, exchanges)."""
+    frames = bytearray()
+
+    async def main():
+        async with EngineServer(script, **dict(server)) as engine:
+            await LevelRun(job(engine.url, n, **fields), frames.extend).run()
+            return engine
+
+    engine = asyncio.run(main())
+    found = list(FrameReader().feed(bytes(frames)))
+    exchanges = [msgspec.msgpack.decode(b, type=Exchange) for kind, b in found if kind == EXCHANGE]
+    exchanges.sort(key=lambda exchange: exchange.index)
+    assert found[-1][0] == ENDED
+    ended = msgspec.msgpack.decode(found[-1][1], type=Ended)
+    return (
+        [to_sample(e, concurrency=1, keep_text=True) for e in exchanges],
+        ended,
+        engine,
+        exchanges,
+    )
+
+
+def level(script=FAST, n=1, *, server=(), **fields):
+    """Runs a level as the product does, in a process of its own."""
+
+    async def main():
+        async with EngineServer(script, **dict(server)) as engine:
+            return await run_level(job(engine.url, n, **fields)), engine
+
+    return anyio.run(main)
+
+
+# What comes over the wire
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        FAST,
+        Script(ttft_ms=1, tpot_ms=1, tokens=3, framing="close"),
+        Script(ttft_ms=1, tpot_ms=1, tokens=3, gzip=True),
+        Script(ttft_ms=1, tpot_ms=1, tokens=3, role="null", usage="same"),
+        Script(ttft_ms=1, tpot_ms=1, tokens=3, role="none", usage="each"),
+        Script(ttft_ms=9, tpot_ms=1, tokens=3, ping_ms=2, reasoning=1),
+    ],
+    ids=["chunked", "http/1.0", "gzip", "usage in the last chunk", "usage in each", "pings"],
+)
+def test_streams(script):
+    (sample,), ended, _, (exchange,) = fly(script)
+    assert (sample.ok, sample.reason, sample.output_tokens) == (True, "", 3)
+    assert (sample.token_source, sample.chunks, sample.text) == ("usage", 3, "word word word ")
+    assert exchange.ending == ("eof" if script.framing == "close" else "complete")
+    assert exchange.t_sched_ns < exchange.t_send_ns < exchange.t_headers_ns < exchange.t_end_ns
+    assert ended.stopped == ""
+    assert len(sample.icl_s) == 2
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        (Script(fault="status", status=429), "http_429"),
+        (Script(loading_s=60), "http_503"),
+        (Script(fault="html"), "not_a_stream"),
+        (Script(fault="json"), "not_a_stream"),
+        (Script(fault="error"), "in_band_error"),
+        (Script(ttft_ms=1, fault="in_band"), "in_band_error"),
+        (Script(ttft_ms=1, fault="reset"), "connection_reset"),
+        (Script(ttft_ms=1, fault="cut"), "truncated"),
+        (Script(ttft_ms=1, fault="cut", framing="close"), "truncated"),
+        (Script(fault="refuse"), "connection_reset"),
+        (Script(responses=(Response(headers=SSE, frames=((1, CHUNK),), end="rst"),)),
+         "connection_reset"),
+        (Script(responses=(Response(headers=SSE | {"content-length": "999"},
+                                    frames=((1, CHUNK),)),)), "truncated"),
+        (Script(responses=(Response(headers=SSE | {"transfer-encoding": "chunked"},
+                                    frames=((1, b"not hex"),)),)), "bad_http"),
+    ],
+)  # fmt: skip
+def test_failures(script, reason):
+    (sample,), _, server, _ = fly(script)
+    assert (sample.ok, sample.reason) == (False, reason)
+    assert len(server.timeline) <= 1, "no retry inside a measured request"
+
+
+def test_interim_responses_are_passed_over():
+    interim = b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n"
+    final = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+    finish = b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n'
+
+    async def main():
+        async def serve(reader, writer):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(interim + final + CHUNK + finish)
+            writer.close()
+
+        frames = bytearray()
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            await LevelRun(job(f"http://127.0.0.1:{port}"), frames.extend).run()
+        return dict(FrameReader().feed(bytes(frames)))
+
+    exchange = msgspec.msgpack.decode(asyncio.run(main())[EXCHANGE], type=Exchange)
+    assert (exchange.status, exchange.header("link"), exchange.ending) == (200, "", "eof")
+    assert to_sample(exchange, concurrency=1).ok
+
+
+def test_nobody_listens():
+    async def main():
+        async with EngineServer() as gone:
+            url = gone.url
+        frames = bytearray()
+        await LevelRun(job(url, 3, concurrency=2), frames.extend).run()
+        return [frame for frame in FrameReader().feed(bytes(frames)) if frame[0] == EXCHANGE]
+
+    exchanges = [msgspec.msgpack.decode(b, type=Exchange) for _, b in asyncio.run(main())]
+    samples = [to_sample(exchange, concurrency=2) for exchange in exchanges]
+    assert [sample.reason for sample in samples] == ["connection_refused"] * 3
+    assert summarise(samples, 2).reason == "connection_refused"
+    assert "Connection refused" in samples[0].detail
+
+
+@pytest.mark.parametrize(
+    ("fields", "script", "detail"),
+    [
+        ({"request_timeout_s": 0.2}, Script(fault="silent"), "not done within 0.2 s"),
+        ({"idle_timeout_s": 0.2}, Script(fault="silent"), "silent for 0.2 s"),
+        ({"idle_timeout_s": 0.2}, Script(ttft_ms=1, fault="hang"), "silent for 0.2 s"),
+        ({"request_timeout_s": 0.2, "idle_timeout_s": 9.0},
+         Script(ttft_ms=1, tpot_ms=20, tokens=500), "not done within 0.2 s"),
+    ],
+)  # fmt: skip
+def test_timeouts(fields, script, detail):
+    (sample,), _, _, (exchange,) = fly(script, **fields)
+    assert (sample.reason, sample.detail) == ("timeout", detail)
+    assert 0.2 <= (exchange.t_end_ns - exchange.t_send_ns) / 1e9 < 2
+
+
+def test_a_stream_longer_than_the_idle_timeout_is_not_idle():
+    script = Script(ttft_ms=100, tpot_ms=100, tokens=8)
+    (sample,), *_ = fly(script, idle_timeout_s=0.4)
+    assert sample.ok
+    assert sample.e2e_s > 0.7
+
+
+def test_a_connection_attempt_times_out_too():
+    # A listener that accepts nothing, with its queue of one full.
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        host, port = listener.getsockname()
+        fillers = [socket.socket() for _ in range(4)]
+        for filler in fillers:
+            filler.setblocking(False)
+            filler.connect_ex((host, port))
+        frames = bytearray()
+        level_job = job(f"http://{host}:{port}", request_timeout_s=0.2)
+        asyncio.run(LevelRun(level_job, frames.extend).run())
+        for filler in fillers:
+            filler.close()
+    exchange = msgspec.msgpack.decode(
+        dict(FrameReader().feed(bytes(frames)))[EXCHANGE], type=Exchange
+    )
+    sample = to_sample(exchange, concurrency=1)
+    assert (sample.reason, sample.detail, sample.queue_s) == (
+        "timeout", "no connection within 0.2 s", None,
+    )  # fmt: skip
+
+
+def test_ipv6():
+    (sample,), *_ = fly(server={"host": "::1"})
+    assert sample.ok
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tls")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj",
+         "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", "key.pem",
+         "-out", "cert.pem"],
+        cwd=folder, check=True, capture_output=True,
+    )  # fmt: skip
+    return folder
+
+
+@pytest.mark.parametrize(("trusted", "reason"), [(True, ""), (False, "connection_refused")])
+def test_tls(certificate, trusted, reason):
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
+    ca_file = str(certificate / "cert.pem") if trusted else None
+    (sample,), *_ = fly(server={"tls": tls}, ca_file=ca_file, host="localhost")
+    assert sample.reason == reason
+    assert trusted or "certificate" in sample.detail
+
+
+def test_case_sse_13_non_200_answers():
+    case = next(c for c in json.loads(CASES.read_text(encoding="utf-8")) if c["id"] == "SSE-13")
+    expected = case["expected"]
+    responses = tuple(
+        Response(
+            answer["status"],
+            answer.get("headers", {}),
+            tuple(
+                (ms, text.replace("\\n", "\n").encode()) for ms, text in answer.get("frames", ())
+            ),
+            answer["body"].encode() if "body" in answer else None,
+        )
+        for answer in case["input"]["responses"]
+    )
+    concurrency = case["input"]["level"]["concurrency"]
+    samples, _, server, _ = fly(Script(responses=responses), 4, concurrency=concurrency)
+    summary = summarise(samples, concurrency)
+    assert len(server.timeline) == expected["requests_sent"]
+    assert (summary.n_ok, summary.n_failed) == (expected["succeeded"], expected["failed"])
+    assert summary.failed_by == expected["failed_by"]
+    ttft = summary.distributions["ttft_s"]
+    assert ttft.n == expected["ttft_ms"]["n"]
+    assert ttft.max == pytest.approx(expected["ttft_ms"]["max"] / 1000, abs=0.03)
+    assert {s.detail for s in samples if s.reason == "http_503"} == {
+        case["input"]["responses"][1]["body"]
+    }
+
+
+# The loop
+
+
+def test_exactly_c_requests_are_in_flight():
+    script = Script(ttft_ms=10, tpot_ms=1, tokens=8)
+    samples, _, server, exchanges = fly(script, 40, concurrency=5)
+    assert [exchange.index for exchange in exchanges] == list(range(40))
+    assert peak_in_flight(samples) == server.peak_connections == 5
+    assert all(sample.ok for sample in samples)
+    # A worker's next request is due when its last has ended.
+    ends = {exchange.t_end_ns for exchange in exchanges}
+    due = sorted(exchange.t_sched_ns for exchange in exchanges)[5:]
+    assert all(any(0 <= t - end < 5_000_000 for end in ends) for t in due)
+
+
+def test_the_warm_up_is_drained_before_and_only_counted():
+    script = Script(ttft_ms=5, tpot_ms=1, tokens=4, fault="status", fault_every=3)
+    samples, ended, server, _ = fly(script, 4, concurrency=3, warmup=6)
+    assert [seen.user for seen in server.timeline[:6]] == ["-1"] * 6
+    assert sorted(seen.user for seen in server.timeline[6:]) == ["0", "1", "2", "3"]
+    warm_end = max(t for seen in server.timeline[:6] for t, _ in seen.writes)
+    assert min(seen.received_ns for seen in server.timeline[6:]) > warm_end
+    assert (ended.n_warmup, ended.warmup_failed_by) == (6, {"http_503": 2})
+    assert len(samples) == 4
+
+
+def test_connections_are_used_again_only_when_told_to():
+    def peak_and_total(**fields):
+        accepted = []
+
+        class Counting(EngineServer):
+            async def _serve(self, reader, writer):
+                accepted.append(1)
+                await super()._serve(reader, writer)
+
+        async def main():
+            async with Counting(FAST) as engine:
+                await LevelRun(
+                    job(engine.url, 12, concurrency=2, **fields), bytearray().extend
+                ).run()
+
+        asyncio.run(main())
+        return len(accepted)
+
+    assert peak_and_total() == 12
+    assert peak_and_total(keep_alive=True) == 2
+
+
+@pytest.mark.parametrize("bodies", [0, 1])
+def test_fewer_requests_than_workers(bodies):
+    samples, *_ = fly(FAST, bodies, concurrency=8)
+    assert len(samples) == bodies
+
+
+def test_the_deadline_cancels_what_runs_and_starts_nothing():
+    begun = time.monotonic()
+    samples, ended, server, _ = fly(Script(fault="silent"), 9, concurrency=2, deadline_s=0.3)
+    assert time.monotonic() - begun < 2
+    assert ended.stopped == "deadline"
+    assert [sample.reason for sample in samples] == ["cancelled"] * 2
+    assert len(server.timeline) == 2
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"concurrency": 0},
+        {"headers": {"a": "b\r\nc: d"}},
+        {"path": "/a b"},
+        {"host": "a..b"},
+    ],
+)
+def test_jobs_that_cannot_be_sent(fields):
+    with pytest.raises(ValueError, match=r"concurrency|line break|space|label"):
+        job("http://127.0.0.1:1", **fields)
+
+
+def test_the_request_on_the_wire():
+    request = job("http://[::1]:80", headers={"authorization": "Bearer x"}).request(b"{}")
+    head, _, sent = request.partition(b"\r\n\r\n")
+    lines = head.decode().split("\r\n")
+    assert sent == b"{}"
+    assert lines[0] == "POST /v1/chat/completions HTTP/1.1"
+    assert {
+        "Host: [::1]:80", "Accept-Encoding: identity", "Content-Length: 2", "Connection: close",
+        "Authorization: Bearer x",
+    } <= set(lines)  # fmt: skip
+
+
+def test_frames_cut_anywhere():
+    whole = frame(b"A", [1]) + frame(b"B", b"x" * 300) + frame(b"C", None)
+    for size in (1, 2, 7, 1000):
+        reader = FrameReader()
+        pieces = [whole[at : at + size] for at in range(0, len(whole), size)]
+        kinds = [kind for piece in pieces for kind, _ in reader.feed(piece)]
+        assert kinds == [b"A", b"B", b"C"]
+
+
+# The process
+
+
+def test_a_level_in_a_process_of_its_own():
+    seen: list[Counts] = []
+
+    async def main():
+        async with EngineServer(Script(ttft_ms=60, tpot_ms=1, tokens=3)) as engine:
+            return await run_level(
+                job(engine.url, 8, concurrency=2, warmup=2), on_progress=seen.append
+            )
+
+    outcome = anyio.run(main)
+    assert [exchange.index for exchange in outcome.exchanges] == list(range(8))
+    assert (outcome.stopped_by, outcome.interrupted) == ("", False)
+    assert (outcome.n_warmup, outcome.n_warmup_failed) == (2, 0)
+    assert 0 < outcome.client_cpu_s < 2
+    assert outcome.client_lag_max_s >= 0
+    assert seen[-1] == Counts(measuring=True, done=8, failed=0, total=8)
+
+
+def test_many_at_once():
+    script = Script(ttft_ms=300, tpot_ms=2, tokens=4)
+    outcome, server = level(script, 256, concurrency=128)
+    assert server.peak_connections == 128
+    samples = [to_sample(exchange, concurrency=128) for exchange in outcome.exchanges]
+    assert peak_in_flight(samples) == 128
+    assert summarise(samples, 128).n_ok == 256
+
+
+QUICK_THEN_STUCK = Script(
+    fault="silent", responses=(Response(headers=SSE, frames=((1, CHUNK + DONE),)),) * 2
+)
+
+
+async def interrupt(engine, run, act):
+    """Two requests end, two are stuck; then ``act()``. The outcome of ``run(job)``."""
+    outcomes = []
+
+    async def keep():
+        outcomes.append(await run(job(engine.url, 9, concurrency=2)))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(keep)
+        await engine.until(lambda engine: len(engine.timeline) == 4)
+        begun = time.monotonic()
+        act()
+    assert time.monotonic() - begun < 1.2
+    return outcomes[0]
+
+
+def assert_kept(outcome, *reasons):
+    assert (outcome.stopped_by, outcome.interrupted) == ("asked", True)
+    samples = [to_sample(exchange, concurrency=2) for exchange in outcome.exchanges]
+    assert sorted(sample.reason for sample in samples) == list(reasons)
+
+
+def test_a_cancelled_level_keeps_what_it_had():
+    async def main():
+        async with EngineServer(QUICK_THEN_STUCK) as engine:
+            scope = anyio.CancelScope()
+
+            async def run(level_job):
+                with scope:
+                    return await run_level(level_job)
+
+            return await interrupt(engine, run, scope.cancel)
+
+    assert_kept(anyio.run(main), "", "", "cancelled", "cancelled")
+
+
+def test_a_stopped_level_keeps_what_it_had():
+    async def main():
+        async with EngineServer(QUICK_THEN_STUCK) as engine:
+            stop = anyio.Event()
+            return await interrupt(engine, lambda job: run_level(job, stop=stop), stop.set)
+
+    assert_kept(anyio.run(main), "", "", "cancelled", "cancelled")
+
+
+def children() -> set[int]:
+    path = Path(f"/proc/self/task/{os.getpid()}/children")
+    return {int(pid) for pid in path.read_text(encoding="ascii").split()}
+
+
+def test_a_signal_to_the_child_ends_the_level_in_good_order():
+    async def main():
+        async with EngineServer(QUICK_THEN_STUCK) as engine:
+            before = children()
+
+            def act():
+                (child,) = children() - before
+                os.kill(child, signal.SIGINT)
+                os.kill(child, signal.SIGTERM)
+
+            return await interrupt(engine, run_level, act)
+
+    assert_kept(anyio.run(main), "", "", "cancelled", "cancelled")
+
+
+def test_a_child_that_hangs_is_killed():
+    async def main():
+        async with EngineServer(QUICK_THEN_STUCK) as engine:
+            before, stop = children(), anyio.Event()
+
+            def act():
+                (child,) = children() - before
+                os.kill(child, signal.SIGSTOP)
+                stop.set()
+
+            outcome = await interrupt(engine, lambda job: run_level(job, stop=stop), act)
+            assert children() == before
+            return outcome
+
+    # All but what it could not hand over any more.
+    assert_kept(anyio.run(main), "", "")
+
+
+def test_a_child_that_dies_says_why(monkeypatch):
+    dies = "import sys; sys.stderr.write('y' * 9999 + 'no memory'); sys.exit(3)"
+    monkeypatch.setattr(client, "_COMMAND", (sys.executable, "-c", dies))
+    with pytest.raises(LoadGeneratorError, match=r"status 3: y+no memory$") as raised:
+        anyio.run(run_level, job("http://127.0.0.1:9"))
+    assert len(str(raised.value)) < 4300
+    assert raised.value.outcome.exchanges == ()
+
+
+def test_the_child_dies_with_its_parent():
+    """A parent killed outright leaves no load behind."""
+    code = (
+        "import anyio, sys; sys.path[:0] = sys.argv[2:]; from test_loadgen import job, run_level;"
+        "anyio.run(run_level, job(sys.argv[1], 2))"
+    )
+
+    async def main():
+        async with EngineServer(Script(fault="silent")) as engine:
+            command = [
+                sys.executable,
+                "-c",
+                code,
+                engine.url,
+                str(Path(__file__).parent),
+                *sys.path,
+            ]
+            parent = await anyio.open_process(command)
+            await engine.until(lambda engine: engine.timeline)
+            parent.kill()
+            await parent.aclose()
+            with anyio.fail_after(2):
+                await engine.until(lambda engine: not engine.connections)
+
+    anyio.run(main)
+
+
+# The measure of it
+
+
+def p95(errors):
+    return sorted(errors)[round(0.95 * (len(errors) - 1))]
+
+
+def test_times_are_within_a_millisecond_of_the_servers_writes():
+    options = ("--ttft-ms", "40", "--tpot-ms", "6", "--tokens", "24")
+    with engine_process(*options) as engine:
+        outcome = anyio.run(run_level, job(engine.url, 64, concurrency=4, warmup=4))
+        timeline = {seen["user"]: seen for seen in engine.get("/timeline")}
+    ttft_errors, tpot_errors = [], []
+    for exchange in outcome.exchanges:
+        sample = to_sample(exchange, concurrency=4)
+        writes = [t for t, kind in timeline[str(exchange.index)]["writes"] if kind == "text"]
+        assert (sample.ok, sample.chunks, sample.output_tokens) == (True, len(writes), 24)
+        ttft_errors.append(abs(sample.ttft_s - (writes[0] - exchange.t_send_ns) / 1e9))
+        tpot_errors.append(abs(sample.tpot_s - (writes[-1] - writes[0]) / 23e9))
+    assert len(ttft_errors) == 64
+    print(
+        f"ttft p95 {p95(ttft_errors) * 1e3:.3f}, max {max(ttft_errors) * 1e3:.3f} ms;"
+        f" tpot p95 {p95(tpot_errors) * 1e3:.3f}, max {max(tpot_errors) * 1e3:.3f} ms"
+    )
+    assert p95(ttft_errors) < 0.001, f"ttft p95 {p95(ttft_errors) * 1e3:.3f} ms"
+    assert p95(tpot_errors) < 0.001, f"tpot p95 {p95(tpot_errors) * 1e3:.3f} ms"
