@@ -41,7 +41,7 @@ lint: setup
 
 types: setup
 	$(BIN)/mypy --no-error-summary
-	$(BIN)/mypy --no-error-summary --strict demo/*.py requirements/lock.py
+	$(BIN)/mypy --no-error-summary --strict demo/*.py requirements/lock.py protos/generate.py
 
 imports: setup
 	$(BIN)/lint-imports

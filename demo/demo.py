@@ -191,8 +191,9 @@ def _answer() -> None:
     """Verdict, comparison and report from what the archive holds."""
     collector, config = str(BIN / "edgesweep-collector"), str(OUT / "collector.toml")
     compare = [collector, "compare", "--config", config]
-    print(f"\n$ {_shown(compare)}\n")
-    subprocess.run(compare, check=True)
+    shown = [*compare, "--metric", "output_tokens_per_s", "--metric", "ttft_s"]
+    print(f"\n$ {_shown(shown)}\n")
+    subprocess.run(shown, check=True)
     result = subprocess.run([*compare, "--json"], check=True, capture_output=True)
     (OUT / "crossover.json").write_bytes(result.stdout)
     report = [collector, "report", "--config", config, "--out", str(OUT / "report.html")]

@@ -46,7 +46,11 @@ def level(concurrency=1, *, run_id="run-1", device=DEVICE, contender=LLAMA, **fi
 
 
 def run(run_id="run-1", *, state=RunState.RUNNING, device=DEVICE, **fields):
-    fields = {"plan_json": '{"levels": [1, 2]}', "contenders": (LLAMA,), "started_wall_ns": 5} | fields
+    fields = {
+        "plan_json": '{"levels": [1, 2]}',
+        "contenders": (LLAMA,),
+        "started_wall_ns": 5,
+    } | fields
     return Run(run_id, state, device, **fields)
 
 

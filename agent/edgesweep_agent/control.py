@@ -44,11 +44,12 @@ class Stored(msgspec.Struct, frozen=True, tag="stored", tag_field="answer"):
 
 
 class Report(msgspec.Struct, frozen=True, tag="report", tag_field="answer"):
-    """How the daemon is: spool and uplink."""
+    """How the daemon is: spool and uplink. ``made`` counts the envelopes of this epoch."""
 
     device_id: str
     agent_version: str
     epoch: str
+    made: int
     rows: int
     bytes: int
     rejected: int

@@ -154,6 +154,7 @@ class Daemon:
             device_id=self._settings.device.id,
             agent_version=VERSION,
             epoch=f"{status.epoch:016x}",
+            made=status.next_seq - 1,
             rows=status.rows,
             bytes=status.bytes,
             rejected=status.rejected,

@@ -148,6 +148,7 @@ def _composed(settings: Settings, opened: AsyncExitStack) -> _Parts:
     opened.callback(archive.close)
     counters.archive_rows.set(sum(archive.counts_by_kind().values()))
     acceptor = Acceptor(archive, counters)
+    opened.callback(acceptor.close)
     transports: dict[str, Transport] = {}
     for name, make_transport in TRANSPORTS.items():
         if (transport := make_transport(settings, acceptor, counters)) is not None:
@@ -159,6 +160,8 @@ def _composed(settings: Settings, opened: AsyncExitStack) -> _Parts:
             projections[name] = projection
     parts = _Parts(archive, acceptor, transports, projections)
     parts.http = _http(settings, parts, counters)
+    if parts.http is not None:
+        opened.callback(parts.http.close)
     return parts
 
 

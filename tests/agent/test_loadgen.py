@@ -528,6 +528,20 @@ def test_the_child_dies_with_its_parent():
     anyio.run(main)
 
 
+def test_priority_is_given_up_by_a_process_that_never_waits():
+    code = (
+        "import os, time; from edgesweep_agent.loadgen.priority import take_priority\n"
+        "given, end = take_priority(), time.monotonic() + 5\n"
+        "while os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK == os.SCHED_RR:\n"
+        "    assert time.monotonic() < end\n"
+        "print(given, os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK == os.SCHED_OTHER)"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout in ("True True\n", "False True\n")
+
+
 # The measure of it
 
 

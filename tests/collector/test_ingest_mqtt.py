@@ -106,7 +106,7 @@ class Device:
 
 async def until(condition, within_s=5):
     with anyio.fail_after(within_s):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 -- what is waited for is in another process
             await anyio.sleep(0.01)
 
 
@@ -125,14 +125,21 @@ def device(mosquitto):
 
 @pytest.fixture
 def make(tmp_path):
-    def made(port, name="archive", **login):
-        return Collector(tmp_path / f"{name}.db", Broker("127.0.0.1", port, name, **login))
+    collectors = []
 
-    return made
+    def made(port, name="archive", **login):
+        at = Broker("127.0.0.1", port, name, **login)
+        collectors.append(Collector(tmp_path / f"{name}.db", at))
+        return collectors[-1]
+
+    yield made
+    for collector in collectors:
+        collector.acceptor.close()
+        collector.archive.close()
 
 
 @pytest.fixture
-async def started():
+async def started(make):
     """Starts collectors, and stops them in the order of the service."""
     running = []
     async with anyio.create_task_group() as tasks:
@@ -207,9 +214,7 @@ async def test_a_retained_message_is_stored_once_and_counted(mosquitto, device, 
     await until(lambda: device.acks)
     assert (collector.seqs(), collector.value("retained_total")) == ([7], 1)
     await collector.mqtt.stop()
-    again = await started(
-        Collector(collector.path, Broker("127.0.0.1", mosquitto.port, "again"))
-    )
+    again = await started(Collector(collector.path, Broker("127.0.0.1", mosquitto.port, "again")))
     await until(lambda: len(device.acks) == 2)
     assert device.statuses() == {7: [AckStatus.STORED, AckStatus.DUPLICATE]}
     assert again.seqs() == [7]
@@ -246,9 +251,7 @@ async def test_a_broker_that_is_not_there_is_waited_for(tmp_path, make, started,
     assert collector.value("mqtt_connected") == 0
 
 
-async def test_a_killed_broker_loses_nothing_that_is_sent_again(
-    collector, device, mosquitto
-):
+async def test_a_killed_broker_loses_nothing_that_is_sent_again(collector, device, mosquitto):
     """Killed with messages unacked: late PUBACKs hit no message of the new connection."""
     collector.sink.gate.clear()
     for seq in range(1, 11):
@@ -267,11 +270,9 @@ async def test_a_killed_broker_loses_nothing_that_is_sent_again(
     assert collector.seqs() == list(range(1, 31))
 
 
-async def test_a_refused_login_is_said_and_not_retried_in_a_storm(
-    tmp_path, make, started, caplog
-):
+async def test_a_refused_login_is_said_and_not_retried_in_a_storm(tmp_path, make, started, caplog):
     passwords = tmp_path / "passwords"
-    subprocess.run(
+    subprocess.run(  # noqa: ASYNC221 -- a few ms, before anything runs
         ["mosquitto_passwd", "-b", "-c", str(passwords), "collector", "right"],
         check=True,
         capture_output=True,
@@ -313,7 +314,6 @@ async def test_a_refused_subscription_is_not_taken_for_health(make):
     granted = ReasonCode(PacketTypes.SUBACK, "Granted QoS 1")
     connection._client.on_subscribe(connection._client, None, 1, [granted], None)
     await collector.well()
-    collector.archive.close()
 
 
 async def test_a_fault_in_a_callback_is_logged_and_harms_nothing(make, caplog):
@@ -321,7 +321,6 @@ async def test_a_fault_in_a_callback_is_logged_and_harms_nothing(make, caplog):
     connection = Connection(Broker("127.0.0.1", 1, "archive"), collector.mqtt)
     connection._client.on_message(None, None, "no message at all")
     assert "a callback of the MQTT client failed" in caplog.text
-    collector.archive.close()
 
 
 async def test_stop_is_quick_while_nobody_answers(started, make):

@@ -21,7 +21,9 @@ def take_priority() -> bool:
     """Asks for the lowest real-time priority; whether it was given."""
     with suppress(OSError):
         signal.signal(signal.SIGXCPU, _give_up)
-        resource.setrlimit(resource.RLIMIT_RTTIME, (_UNBROKEN_US, resource.RLIM_INFINITY))
+        _, hard = resource.getrlimit(resource.RLIMIT_RTTIME)
+        soft = _UNBROKEN_US if hard == resource.RLIM_INFINITY else min(_UNBROKEN_US, hard)
+        resource.setrlimit(resource.RLIMIT_RTTIME, (soft, hard))
         os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(_LOWEST))
         return True
     return False

@@ -71,15 +71,26 @@ CAVEATS: Final[Mapping[Flag, str]] = {
 }
 
 
-def words(problem: Problem, answer: Answer) -> str:
-    """``answer`` as one sentence: metric, scope, claim, evidence, advice and every caveat."""
+def words(
+    problem: Problem, answer: Answer, *, metric: str | None = None, caveats: bool = True
+) -> str:
+    """``answer`` as one sentence: metric, scope, claim, evidence, advice and every caveat.
+
+    Args:
+        problem: What was asked.
+        answer: What was answered.
+        metric: What the reader calls the metric, if not by its registered name.
+        caveats: Whether to end with them; without, they have to be told beside the sentence.
+    """
     fields = _fields(problem, answer)
     kind = answer.verdict.kind
     claim = _CLAIMS[kind].format_map(fields)
     behind = "; ".join(evidence(problem, answer))
     advice = _ADVICE[kind].format_map(fields)
-    caveats = "".join(f"; {caveat}" for caveat in caveats_of(answer))
-    return f"{_metric(problem)}, {scope(answer)}: {claim} ({behind}): {advice}{caveats}."
+    told = "".join(f"; {caveat}" for caveat in caveats_of(answer)) if caveats else ""
+    better = "higher" if problem.higher_is_better else "lower"
+    subject = f"{metric or problem.metric} ({better} is better), {scope(answer)}"
+    return f"{subject}: {claim} ({behind}): {advice}{told}."
 
 
 def caveats_of(answer: Answer) -> tuple[str, ...]:
@@ -94,10 +105,6 @@ def scope(answer: Answer) -> str:
     if answer.units < _CLASS_UNITS:
         return "this unit pair" if answer.units else "these units"
     return "this hardware class"
-
-
-def _metric(problem: Problem) -> str:
-    return f"{problem.metric} ({'higher' if problem.higher_is_better else 'lower'} is better)"
 
 
 def _fields(problem: Problem, answer: Answer) -> dict[str, str]:

@@ -125,6 +125,11 @@ class Acceptor:
         self._in.close()
         await self._done.wait()
 
+    def close(self) -> None:
+        """Free the queue; what is still in it stays unanswered, and is sent again."""
+        self._in.close()
+        self._out.close()
+
     def health(self) -> str | None:
         """What is wrong with the archive; ``None`` if the last commit went well."""
         return "the archive refuses writes" if self._failures else None

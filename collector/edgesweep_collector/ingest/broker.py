@@ -188,9 +188,12 @@ class Connection:
         if refused:
             problem = f"the broker refuses the subscription to {topics.ALL_UP}: {refused[0]}"
             self._tell(self._listener.unwell, problem)
-            self._tell(self._loop.call_later, _RESUBSCRIBE_S, self._subscribe, self._number)
+            self._tell(self._subscribe_later, self._number)
         else:
             self._tell(self._listener.well)
+
+    def _subscribe_later(self, connection: int) -> None:
+        self._loop.call_later(_RESUBSCRIBE_S, self._subscribe, connection)
 
     def _subscribe(self, connection: int) -> None:
         if connection == self._number:

@@ -48,7 +48,8 @@ def findings(pair: Pair, metrics: tuple[MetricDefinition, ...] = METRICS) -> tup
     for metric in metrics:
         question = problem(pair, metric.name)
         answer = estimate(question)
-        found.append(Finding(metric, answer, words(question, answer)))
+        sentence = words(question, answer, metric=metric.title, caveats=False)
+        found.append(Finding(metric, answer, sentence))
     return tuple(found)
 
 

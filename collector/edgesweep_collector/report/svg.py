@@ -66,7 +66,7 @@ def _draw_axes(root: ET.Element, chart: Chart, scale: Scale, foot: float) -> Non
     _line(root, "es-axis", LEFT, foot, RIGHT, foot)
     better = "higher" if chart.metric.higher_is_better else "lower"
     _text(root, "es-head", LEFT, 16, chart.metric.title)
-    _text(root, "es-tick", LEFT, 31, f"{chart.metric.unit}, {better} is better")
+    _text(root, "es-tick es-end", RIGHT, 16, f"{chart.metric.unit}, {better} is better")
     _text(root, "es-tick es-middle", (LEFT + RIGHT) / 2, foot + 36, "requests in flight")
 
 

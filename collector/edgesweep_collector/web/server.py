@@ -51,12 +51,15 @@ class HttpServer:
 
     async def run(self) -> None:
         """Serve until :meth:`stop`."""
-        with self._socket:
-            await self._server.serve(sockets=[self._socket])
+        await self._server.serve(sockets=[self._socket])
 
     def stop(self) -> None:
         """Let requests in flight end within a second, then :meth:`run` returns."""
         self._server.should_exit = True
+
+    def close(self) -> None:
+        """Free the address, after :meth:`run` has returned or was never called."""
+        self._socket.close()
 
 
 class _Server(uvicorn.Server):

