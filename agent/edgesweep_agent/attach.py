@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -17,13 +17,17 @@ import httpx
 
 from .core import readiness
 from .core.answers import Reply, models_of
+from .core.exchange import Exchange
 from .core.readiness import READY, Readiness, State
+from .core.stream import to_sample
 from .engines import registry
 from .errors import EngineError, UsageError
 from .workloads import chat
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from edgesweep.records import Sample
 
     from .core.answers import Answers
     from .engines.base import Engine, Facts
@@ -34,6 +38,8 @@ TRIAL_TIMEOUT_S = 120.0
 """The first completion after a start may compile or page in the whole model."""
 ASK_AGAIN_S = 0.5
 _TRIAL_WORDS = 32
+_ANY_MODEL = "default"
+"""What a server without a listing is asked for: it has one model, and most do not look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +71,8 @@ class Target:
     facts: Facts
     model: str
     api_key: str | None
-    overhead_tokens: int
-    ready_s: float
+    overhead_tokens: int = 0
+    ready_s: float = 0.0
 
     def headers(self) -> dict[str, str]:
         """Headers of every request."""
@@ -149,7 +155,7 @@ async def look(url: str, *, api_key: str | None = None) -> tuple[Engine, Facts]:
     """
     async with httpx.AsyncClient(headers=_headers(api_key), trust_env=False) as client:
         answers = await _ask_all(client, url)
-    verdict = readiness.of_listing(url, answers, model_named=True)
+    verdict = readiness.of_listing(url, answers)
     if verdict.state in {State.REFUSED, State.UNUSABLE}:
         raise EngineError(verdict.text)
     return registry.recognise(answers)
@@ -159,21 +165,20 @@ async def _try(
     client: httpx.AsyncClient, url: str, model: str | None, api_key: str | None, started: float
 ) -> Target | Readiness:
     answers = await _ask_all(client, url)
-    verdict = readiness.of_listing(url, answers, model_named=model is not None)
+    verdict = readiness.of_listing(url, answers)
     if verdict is not READY:
         return verdict
     engine, facts = registry.recognise(answers)
-    chosen = _choose(url, model, answers)
-    text = chat.prompt(f"trial/{time.monotonic_ns()}", 0, _TRIAL_WORDS)
-    reply = await _complete(client, url, chosen, text)
-    if reply is not None and reply.status == 404 and model is not None and not reply.is_html:
-        raise UsageError(_unknown_model(url, model, models_of(answers)))
-    verdict = readiness.of_completion(url, reply)
-    if reply is None or verdict is not READY:
+    target = Target(url, engine, facts, _choose(url, model, answers), api_key)
+    reply = await _complete(client, target)
+    sample = None if reply is None else _as_sample(reply)
+    if reply is not None and _is_unknown_model(reply, answers):
+        raise UsageError(_unknown_model(url, target.model, models_of(answers)))
+    verdict = readiness.of_completion(url, reply, sample)
+    if sample is None or verdict is not READY:
         return verdict
-    overhead = _prompt_tokens(reply) - _TRIAL_WORDS
-    took = time.monotonic() - started
-    return Target(url, engine, facts, chosen, api_key, max(0, overhead), took)
+    overhead = max(0, (sample.prompt_tokens or _TRIAL_WORDS) - _TRIAL_WORDS)
+    return replace(target, overhead_tokens=overhead, ready_s=time.monotonic() - started)
 
 
 def _give_up_if(verdict: Readiness, patience: Patience, waited_s: float) -> None:
@@ -195,21 +200,22 @@ def _choose(url: str, model: str | None, answers: Answers) -> str:
             raise UsageError(_unknown_model(url, model, listed))
         return model
     entries = answers["/v1/models"].json_object().get("data")
-    if listed and isinstance(entries, list) and len(entries) == 1:
+    if not isinstance(entries, list):
+        return _ANY_MODEL
+    if listed and len(entries) == 1:
         return listed[0]
     has = f"has several models: {', '.join(listed)}" if listed else "lists no model"
     raise UsageError(f"{url} {has}; name one with --model")
 
 
+def _is_unknown_model(reply: Reply, answers: Answers) -> bool:
+    """Whether a server that has the API says that it does not have the model."""
+    return reply.status == 404 and answers["/v1/models"].status == 200 and not reply.is_html
+
+
 def _unknown_model(url: str, model: str, listed: tuple[str, ...]) -> str:
     have = f"it has {', '.join(listed)}" if listed else "it lists none"
     return f"{url} has no model {model!r}; {have}: correct --model"
-
-
-def _prompt_tokens(reply: Reply) -> int:
-    usage = reply.json_object().get("usage")
-    count = usage.get("prompt_tokens") if isinstance(usage, dict) else None
-    return count if isinstance(count, int) else _TRIAL_WORDS
 
 
 async def _ask_all(client: httpx.AsyncClient, url: str) -> Answers:
@@ -232,17 +238,36 @@ async def _ask_all(client: httpx.AsyncClient, url: str) -> Answers:
     return answers
 
 
-async def _complete(client: httpx.AsyncClient, url: str, model: str, text: str) -> Reply | None:
-    body = {
-        "model": model,
-        "messages": [{"role": "user", "content": text}],
-        "max_tokens": 1,
-        "temperature": 0,
-    }
+async def _complete(client: httpx.AsyncClient, target: Target) -> Reply | None:
+    """One request as the measured ones will be, for one token."""
+    text = chat.prompt(f"trial/{time.monotonic_ns()}", 0, _TRIAL_WORDS)
+    headers = {"Content-Type": "application/json"}
     try:
-        return _reply(await client.post(url + CHAT_PATH, json=body, timeout=TRIAL_TIMEOUT_S))
+        response = await client.post(
+            target.url + CHAT_PATH,
+            content=target.body(text, 1),
+            headers=headers,
+            timeout=TRIAL_TIMEOUT_S,
+        )
     except httpx.HTTPError:
         return None
+    return _reply(response)
+
+
+def _as_sample(reply: Reply) -> Sample:
+    now = time.monotonic_ns()
+    exchange = Exchange(
+        index=0,
+        t_sched_ns=now,
+        t_send_ns=now,
+        t_headers_ns=now,
+        status=reply.status,
+        headers=tuple(reply.headers.items()),
+        pieces=((now, reply.text.encode()),),
+        t_end_ns=now,
+        ending="complete",
+    )
+    return to_sample(exchange, concurrency=1)
 
 
 def _reply(response: httpx.Response) -> Reply:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import anyio
 import msgspec
 from anyio.streams.buffered import BufferedByteReceiveStream
+
 from edgesweep.envelope import MAX_PAYLOAD_BYTES
 
 from .errors import DaemonError

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 import anyio.to_thread
+
 from edgesweep import codec, envelope
 from edgesweep.delivery import Delivery
 from edgesweep.envelope import MAX_PAYLOAD_BYTES, Envelope, WireError

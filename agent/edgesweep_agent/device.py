@@ -7,6 +7,7 @@ import platform
 from pathlib import Path
 
 import psutil
+
 from edgesweep.records import ClockQuality, Device
 
 _TIME_ERROR = 5

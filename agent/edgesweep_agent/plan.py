@@ -6,6 +6,7 @@ from pathlib import Path  # noqa: TC003 - msgspec resolves the annotation
 from typing import Annotated
 
 import msgspec
+
 from edgesweep.records import Workload
 
 from .core.durations import seconds

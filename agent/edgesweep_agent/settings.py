@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, TypeVar
 
 import msgspec
+
 from edgesweep.topics import is_device_id
 
 from .errors import SettingsError

@@ -76,6 +76,10 @@ _METRICS = (
            integer=True),
     Metric("cached_tokens", "1", Shape.SCALAR, Better.NEITHER,
            "Prompt tokens that the engine took from a cache.", integer=True),
+    Metric("client_cpu_s", "s", Shape.SCALAR, Better.NEITHER,
+           "Processor time of the load generator while it measured."),
+    Metric("client_lag_max_s", "s", Shape.SCALAR, Better.NEITHER,
+           "The most that the load generator's own timers were late while it measured."),
     Metric("peak_in_flight", "1", Shape.SCALAR, Better.NEITHER,
            "Most requests that were in flight at one instant.", integer=True),
 )  # fmt: skip

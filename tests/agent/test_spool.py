@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+
 from edgesweep.records import Kind
 from edgesweep_agent.errors import SpoolError
 from edgesweep_agent.spool import Spool

@@ -4,9 +4,10 @@ import time
 from itertools import pairwise
 
 import pytest
-from edgesweep_agent.core.sse import SseEvent, SseReader
 from hypothesis import given
 from hypothesis import strategies as st
+
+from edgesweep_agent.core.sse import SseEvent, SseReader
 
 
 def read(*pieces: bytes) -> list[SseEvent]:

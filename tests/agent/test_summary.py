@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from edgesweep.metrics import REGISTRY
 from edgesweep.records import LevelStatus, Sample
 from edgesweep_agent.core.summary import summarise

@@ -7,6 +7,7 @@ import threading
 import anyio
 import anyio.to_thread
 import pytest
+
 import wire
 from edgesweep.envelope import MAX_PAYLOAD_BYTES, Ack, AckStatus
 from edgesweep.records import Event

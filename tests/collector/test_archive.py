@@ -6,6 +6,8 @@ import sqlite3
 import time
 
 import pytest
+from sqlalchemy import create_engine, inspect
+
 import wire
 from edgesweep import envelope
 from edgesweep.records import (
@@ -23,7 +25,6 @@ from edgesweep_collector.archive.archive import Archive
 from edgesweep_collector.archive.migrations import MIGRATIONS
 from edgesweep_collector.archive.rows import DeadLetter
 from edgesweep_collector.errors import ArchiveUnavailable, ArchiveUnusable, SettingsError
-from sqlalchemy import create_engine, inspect
 
 
 @pytest.fixture

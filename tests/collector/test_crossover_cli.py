@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 import typer
-from edgesweep_collector.cli.crossover import crossover
 from typer.testing import CliRunner
+
+from edgesweep_collector.cli.crossover import crossover
 
 VECTORS = Path(__file__).parents[1] / "fixtures" / "crossover_vectors.json"
 app = typer.Typer()

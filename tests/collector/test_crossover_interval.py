@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from edgesweep_collector.core.crossover import estimate
 from edgesweep_collector.core.flags import Flag
 from edgesweep_collector.core.interval import confidence_interval, hull

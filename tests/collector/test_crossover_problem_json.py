@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 
 import pytest
+
 from edgesweep_collector.core.problem import Limit
 from edgesweep_collector.core.problem_json import ProblemError, read_problems
 

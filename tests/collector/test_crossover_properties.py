@@ -6,12 +6,13 @@ import json
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from edgesweep_collector.core.crossover import estimate
 from edgesweep_collector.core.problem import Limit, Problem, Unit
 from edgesweep_collector.core.words import words
 from edgesweep_collector.report.text import render_text
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 LEVELS = (1, 2, 4, 8, 16)
 VALUES = st.floats(0.5, 2000.0)

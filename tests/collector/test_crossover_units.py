@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+
 from edgesweep_collector.core.crossover import estimate
 from edgesweep_collector.core.flags import Flag
 from edgesweep_collector.core.logratio import log_curve

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from edgesweep_collector.core.crossover import estimate
 from edgesweep_collector.core.problem import Problem, Unit
 from edgesweep_collector.core.problem_json import read_problems

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+
 from edgesweep_collector.core.crossover import estimate
 from edgesweep_collector.core.labels import verdict_of
 from edgesweep_collector.core.problem import Limit, Problem, Unit

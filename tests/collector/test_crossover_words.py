@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+
 from edgesweep_collector.core.crossover import estimate
 from edgesweep_collector.core.evidence import rounded
 from edgesweep_collector.core.flags import Flag

@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 import pytest
+
 from edgesweep.records import (
     Contender,
     Device,

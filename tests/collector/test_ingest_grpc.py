@@ -11,6 +11,7 @@ import anyio
 import grpc
 import grpc.aio
 import pytest
+
 import wire
 from edgesweep.v1 import transport_pb2 as pb
 from edgesweep.v1 import transport_pb2_grpc

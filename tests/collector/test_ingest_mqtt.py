@@ -12,6 +12,9 @@ import anyio
 import anyio.to_thread
 import paho.mqtt.client as paho
 import pytest
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.reasoncodes import ReasonCode
+
 import wire
 from edgesweep import topics
 from edgesweep.envelope import AckStatus, decode_ack
@@ -23,8 +26,6 @@ from edgesweep_collector.ingest.broker import IN_FLIGHT, Broker, Connection, bro
 from edgesweep_collector.ingest.mqtt import MqttIngest
 from edgesweep_collector.settings import MqttSettings
 from mosquitto import Mosquitto, needs_mosquitto, running_mosquitto
-from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.reasoncodes import ReasonCode
 
 pytestmark = [pytest.mark.anyio, needs_mosquitto]
 

@@ -5,10 +5,11 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from edgesweep_collector.core.lineprotocol import Line, Point, line, plain
-from edgesweep_collector.projection.influx import InfluxWriter, Target
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from edgesweep_collector.core.lineprotocol import Line, Point, line, plain
+from edgesweep_collector.projection.influx import InfluxWriter, Target
 from influx import running_influx
 from influx_rewrite import rewriting
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from edgesweep.metrics import QUANTILES, REGISTRY, Shape
 from edgesweep.records import (
     Contender,

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+
 from edgesweep_collector.core.crossover import estimate
 from edgesweep_collector.core.problem import Problem, Unit
 from edgesweep_collector.core.words import words

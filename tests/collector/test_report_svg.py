@@ -4,14 +4,15 @@ from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from edgesweep_collector.core.answer import Answer, Figures
 from edgesweep_collector.core.interval import Interval
 from edgesweep_collector.core.labels import Kind, Verdict
 from edgesweep_collector.report.chart import Chart, Point
 from edgesweep_collector.report.html import THROUGHPUT
 from edgesweep_collector.report.svg import render_svg
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 SVG = "{http://www.w3.org/2000/svg}"
 STATUSES = ["valid", "flagged", "queued", "skipped", "failed"]

@@ -13,6 +13,7 @@ import time
 import grpc
 import httpx
 import pytest
+
 import wire
 from edgesweep.records import Birth, RunState
 from edgesweep.v1 import transport_pb2 as pb

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from edgesweep_collector.errors import SettingsError
 from edgesweep_collector.settings import Listen, listen, load, secret
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from edgesweep_collector.projection.base import Refused, Rejected, TooLarge, Unavailable
 from edgesweep_collector.projection.influx import InfluxWriter, Target
 from edgesweep_collector.projection.settle import (

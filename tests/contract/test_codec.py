@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+
 from edgesweep import codec, envelope
 from edgesweep.envelope import Ack, AckStatus, Envelope, WireError
 from edgesweep.records import (

@@ -4,10 +4,11 @@ import itertools
 import random
 
 import pytest
-from edgesweep.delivery import Delivery, Parcel, Policy
-from edgesweep.envelope import Ack, AckStatus, to_ranges
 from hypothesis import given
 from hypothesis import strategies as st
+
+from edgesweep.delivery import Delivery, Parcel, Policy
+from edgesweep.envelope import Ack, AckStatus, to_ranges
 
 EPOCH = 7
 

@@ -3,9 +3,10 @@ from __future__ import annotations
 import math
 
 import pytest
-from edgesweep.student import t_quantile
 from hypothesis import given
 from hypothesis import strategies as st
+
+from edgesweep.student import t_quantile
 
 # p, df, quantile: the usual two-sided tables carried to more digits.
 TABLE = [

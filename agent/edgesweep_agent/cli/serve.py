@@ -6,8 +6,8 @@ from pathlib import Path  # noqa: TC003 - typer resolves the annotation
 from typing import Annotated
 
 import typer
-from edgesweep import logs
 
+from edgesweep import logs
 from edgesweep_agent.settings import load_settings
 
 

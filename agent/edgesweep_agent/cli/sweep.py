@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import anyio
 import msgspec
 import typer
-from edgesweep.records import LevelStatus
 from rich.console import Console
 
+from edgesweep.records import LevelStatus
 from edgesweep_agent import device
 from edgesweep_agent.attach import Patience
 from edgesweep_agent.errors import AgentError, UsageError

@@ -5,18 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from edgesweep.records import LevelStatus
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from edgesweep.records import LevelStatus
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from edgesweep.records import LevelResult, Run, Sample
     from typing_extensions import Self
 
+    from edgesweep.records import LevelResult, Run, Sample
     from edgesweep_agent.sweep.recorder import Progress
 
 ABSENT = "–"  # noqa: RUF001 - an en dash is what a table has where nothing was measured

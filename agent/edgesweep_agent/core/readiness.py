@@ -7,6 +7,8 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from edgesweep.records import Sample
+
     from .answers import Answers, Reply
 
 
@@ -30,8 +32,8 @@ class Readiness:
 READY = Readiness(State.READY)
 
 
-def of_listing(url: str, answers: Answers, *, model_named: bool) -> Readiness:
-    """Judge ``GET /v1/models`` and ``GET /health``.
+def of_listing(url: str, answers: Answers) -> Readiness:
+    """Judge ``GET /v1/models`` and ``GET /health``; a server may do without the listing.
 
     llama.cpp answers 503 to everything but its listing while it loads (ggml-org/llama.cpp
     PR#9056); vLLM does not listen until it is ready.
@@ -48,23 +50,31 @@ def of_listing(url: str, answers: Answers, *, model_named: bool) -> Readiness:
             return Readiness(State.LOADING, f"{url} is still loading its model (HTTP 503)")
     if listing is None:
         return Readiness(State.LOADING, f"{url} does not answer GET /v1/models in time")
-    problem = _problem(url, "GET /v1/models", listing)
-    if problem is None or (listing.status == 404 and not listing.is_html and model_named):
+    if listing.status == 404 and not listing.is_html:
         return READY
-    return problem
+    return _problem(url, "GET /v1/models", listing) or READY
 
 
-def of_completion(url: str, reply: Reply | None) -> Readiness:
-    """Judge the answer to one tiny chat completion."""
+def of_completion(url: str, reply: Reply | None, sample: Sample | None) -> Readiness:
+    """Judge the answer to one tiny streamed chat completion, and what it came to as a sample."""
     what = "POST /v1/chat/completions"
-    if reply is None:
+    if reply is None or sample is None:
         return Readiness(State.LOADING, f"{url} does not answer {what} in time")
     if reply.status == 503:
         return Readiness(State.LOADING, f"{url} is still loading its model (HTTP 503)")
     problem = _problem(url, what, reply)
-    if problem is None and "choices" not in reply.json_object():
-        return Readiness(State.UNUSABLE, f"{url}: {what} gave no completion: {_said(reply)}")
-    return problem or READY
+    if problem is not None:
+        return problem
+    if sample.ok or sample.reason in _ANSWERED:
+        return READY
+    return Readiness(
+        State.UNUSABLE,
+        f"{url}: {what} does not stream a completion ({sample.reason}): {_said(reply)}",
+    )
+
+
+_ANSWERED = frozenset({"empty_output"})
+"""One token may be one that has no text."""
 
 
 def _problem(url: str, what: str, reply: Reply) -> Readiness | None:
@@ -82,7 +92,7 @@ def _problem(url: str, what: str, reply: Reply) -> Readiness | None:
         return Readiness(
             State.UNUSABLE,
             f"{url}: {what} is not there (HTTP 404): no OpenAI-compatible API at this address; "
-            "check port and path, or name the model with --model if only the listing is missing",
+            "check host, port and path",
         )
     if reply.status != 200:
         return Readiness(State.UNUSABLE, f"{url}: {what}: HTTP {reply.status}: {_said(reply)}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 
 _BREAKS = "\r\n\0"
@@ -29,6 +27,7 @@ class LevelJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """One level: C workers, each sending its next request when its last has ended.
 
     Attributes:
+        scheme: ``http`` or ``https``.
         host: Name or address, bare: an IPv6 address has no brackets.
         path: With its query, if any.
         headers: Sent with each request beside those of HTTP itself; may hold a secret, which
@@ -46,7 +45,7 @@ class LevelJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         ca_file: Certificates to trust instead of the system's.
     """
 
-    scheme: Literal["http", "https"]
+    scheme: str
     host: str
     port: int
     path: str
@@ -64,11 +63,13 @@ class LevelJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """Refuses what could not be sent.
 
         Raises:
-            ValueError: On a concurrency under one, a host that no resolver takes, or a line
-                break where it would end a header.
+            ValueError: On another scheme, a concurrency under one, a host that no resolver takes,
+                or a header that HTTP cannot carry.
         """
         # Raises for an empty or overlong label, which getaddrinfo would do for each request.
         self.host.encode("idna")
+        if self.scheme not in ("http", "https"):
+            raise ValueError(f"scheme must be http or https, not {self.scheme!r}")
         if self.concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, not {self.concurrency}")
         for name, value in self.headers.items():
@@ -76,6 +77,8 @@ class LevelJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 raise ValueError(f"header {name!r} has a line break")
         if any(sign in self.path for sign in (*_BREAKS, " ")):
             raise ValueError(f"path {self.path!r} has a space or a line break")
+        # Raises for what Latin-1 cannot say.
+        self.request(b"")
 
     @property
     def authority(self) -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
-from edgesweep.records import Contender
 
+from edgesweep.records import Contender
 from edgesweep_agent import attach
 from edgesweep_agent.attach import Patience, Target
 from edgesweep_agent.core.durations import seconds

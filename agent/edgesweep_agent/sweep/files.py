@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from edgesweep.run_json import run_object
-
 from edgesweep_agent.core.sample_json import sample_object
 
 if TYPE_CHECKING:

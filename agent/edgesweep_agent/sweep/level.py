@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from edgesweep.records import LevelResult, LevelStatus
-
 from edgesweep_agent.attach import CHAT_PATH
 from edgesweep_agent.core.durations import seconds
 from edgesweep_agent.core.stream import to_sample
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import anyio
-    from edgesweep.records import Contender, Device, Sample, Workload
 
+    from edgesweep.records import Contender, Device, Sample, Workload
     from edgesweep_agent.loadgen.client import LevelOutcome
     from edgesweep_agent.loadgen.job import Counts
     from edgesweep_agent.plan import SweepPlan
@@ -144,7 +143,7 @@ def _result(
         n_ok=summary.n_ok,
         n_failed=summary.n_failed,
         failed_by=summary.failed_by,
-        values=summary.values,
+        values={**summary.values, **_client(outcome)},
         distributions=summary.distributions,
         block_output_tokens_per_s=summary.block_output_tokens_per_s,
     )
@@ -154,6 +153,15 @@ def _result(
     if outcome.stopped_by == "deadline":
         return replace(level, status=LevelStatus.SKIPPED, reason="time_budget")
     return level
+
+
+def _client(outcome: LevelOutcome) -> dict[str, float]:
+    """What measuring cost, beside what it measured: the client shares the engine's cores."""
+    told = {
+        "client_cpu_s": outcome.client_cpu_s,
+        "client_lag_max_s": outcome.client_lag_max_s,
+    }
+    return {name: value for name, value in told.items() if value is not None}
 
 
 def bare(spec: LevelSpec, contender: Contender, status: LevelStatus, reason: str) -> LevelResult:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import anyio
 import msgspec
-from edgesweep.records import Contender, LevelStatus, Run, RunState
 
+from edgesweep.records import Contender, LevelStatus, Run, RunState
 from edgesweep_agent.core.budget import LevelCost, expected_s, fits
 from edgesweep_agent.core.ids import uuid7
 from edgesweep_agent.errors import AgentError, UsageError
@@ -21,7 +21,6 @@ from .recorder import Progress
 
 if TYPE_CHECKING:
     from edgesweep.records import Device, LevelResult
-
     from edgesweep_agent.attach import Patience
     from edgesweep_agent.plan import ContenderSpec, SweepPlan
 

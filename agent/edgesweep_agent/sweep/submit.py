@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import anyio
-from edgesweep import codec
 
+from edgesweep import codec
 from edgesweep_agent import control
 from edgesweep_agent.errors import DaemonError
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import grpc
 import grpc.aio
+
 from edgesweep.envelope import Ack, WireError, decode_ack
 
 from .base import UplinkDown

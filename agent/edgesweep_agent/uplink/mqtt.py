@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.to_thread
 import paho.mqtt.client as paho
-from edgesweep import topics
-from edgesweep.envelope import Ack, WireError, decode_ack
-from edgesweep.records import Kind
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
+
+from edgesweep import topics
+from edgesweep.envelope import Ack, WireError, decode_ack
+from edgesweep.records import Kind
 
 from .base import UplinkDown
 

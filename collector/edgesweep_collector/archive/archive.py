@@ -6,11 +6,11 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from edgesweep import envelope as envelopes
-from edgesweep.envelope import WireError
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import DBAPIError, OperationalError, StatementError
 
+from edgesweep import envelope as envelopes
+from edgesweep.envelope import WireError
 from edgesweep_collector.errors import ArchiveUnavailable, ArchiveUnusable
 
 from . import decoded, queries
@@ -22,8 +22,9 @@ from .schema import CURSORS, DEAD_LETTERS, DECODED, ENVELOPES
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from edgesweep.records import Run
     from sqlalchemy import Connection, Engine
+
+    from edgesweep.records import Run
 
 _REBUILD_CHUNK = 500
 

@@ -10,19 +10,21 @@ import json
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy import bindparam, insert, select, text, union_all, update
+
 from edgesweep import codec
 from edgesweep.envelope import WireError
 from edgesweep.records import Birth, Event, Heartbeat, LevelResult, Record, Run
 from edgesweep.run_json import level_object
-from sqlalchemy import bindparam, insert, select, text, union_all, update
 
 from .schema import DEVICES, ENVELOPES, EVENTS, LEVELS, RUNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from edgesweep.envelope import Envelope
     from sqlalchemy import Connection, Table, TextClause
+
+    from edgesweep.envelope import Envelope
 
     from .rows import Received
 

@@ -23,10 +23,10 @@ WRITES = "edgesweep_writes"
 # FULL: a commit that was acknowledged survives a power cut, at 3 ms each. WAL: readers (the
 # CLI, HTTP, projections) never wait for the writer.
 _PRAGMAS = (
+    "PRAGMA busy_timeout=5000",
     "PRAGMA journal_mode=WAL",
     "PRAGMA synchronous=FULL",
     "PRAGMA foreign_keys=ON",
-    "PRAGMA busy_timeout=5000",
 )
 
 # One writer at a time. Row ids then ascend in the order of commits, so that a projection which

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy import func, select
+
 from edgesweep import codec
 from edgesweep import envelope as envelopes
 from edgesweep.records import Birth, Heartbeat, LevelResult, Run, RunState
-from sqlalchemy import func, select
 
 from .rows import ArchivedLevel, DeadLetter, DeviceRow, RunRow
 from .schema import CURSORS, DEAD_LETTERS, DEVICES, ENVELOPES, LEVELS, RUNS
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from edgesweep.envelope import Envelope
     from edgesweep.records import Record
-    from sqlalchemy import Connection
 
 
 def levels_after(connection: Connection, row_id: int, limit: int) -> list[ArchivedLevel]:

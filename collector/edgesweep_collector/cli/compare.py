@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from edgesweep.metrics import REGISTRY
 
+from edgesweep.metrics import REGISTRY
 from edgesweep_collector.core.pairing import PairingError, pair, problem
 from edgesweep_collector.report.facts import MetricDefinition
 from edgesweep_collector.report.gather import METRICS, findings

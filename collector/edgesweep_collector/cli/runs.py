@@ -8,10 +8,11 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from edgesweep.run_json import run_object
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from edgesweep.run_json import run_object
 
 from .options import AsJson, Config, one_line_errors, opened_archive, printable
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edgesweep.records import LevelResult, Run
-
     from edgesweep_collector.archive.rows import RunRow
 
 

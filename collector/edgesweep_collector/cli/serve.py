@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import anyio
-from edgesweep import logs
 
+from edgesweep import logs
 from edgesweep_collector.errors import SettingsError
 from edgesweep_collector.service import serve as serve_until_stopped
 from edgesweep_collector.settings import load

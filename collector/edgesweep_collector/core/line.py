@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+
 from edgesweep.student import t_quantile
 
 if TYPE_CHECKING:

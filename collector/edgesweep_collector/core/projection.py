@@ -12,7 +12,6 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from edgesweep.metrics import QUANTILES, REGISTRY, Metric, Shape
-
 from edgesweep_collector.core.lineprotocol import FieldValue, Point
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import anyio
 import anyio.to_thread
+
 from edgesweep.envelope import Ack, AckStatus, to_ranges
 from edgesweep.topics import is_device_id
-
 from edgesweep_collector.errors import ArchiveUnavailable
 
 from .check import Refusal, check

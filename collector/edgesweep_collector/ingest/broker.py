@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio.to_thread
 import paho.mqtt.client as paho
-from edgesweep import topics
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from edgesweep import topics
 from edgesweep_collector.settings import MqttSettings, secret
 
 if TYPE_CHECKING:

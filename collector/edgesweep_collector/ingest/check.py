@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from google.protobuf.message import DecodeError
+
 from edgesweep import envelope as envelopes
 from edgesweep.envelope import MAX_PAYLOAD_BYTES, SCHEMA, WireError
 from edgesweep.topics import is_device_id
 from edgesweep.v1 import transport_pb2 as pb
-from google.protobuf.message import DecodeError
-
 from edgesweep_collector.archive.rows import Received
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import anyio
 import grpc
 import grpc.aio
-from edgesweep.envelope import Ack, encode_ack
 
+from edgesweep.envelope import Ack, encode_ack
 from edgesweep_collector.errors import ListenError, SettingsError
 
 if TYPE_CHECKING:

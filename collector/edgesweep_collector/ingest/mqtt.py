@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
+
 from edgesweep import topics
 from edgesweep.envelope import Ack, encode_ack
 

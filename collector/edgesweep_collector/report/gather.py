@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from edgesweep.records import LevelStatus
-
 from edgesweep_collector.core.crossover import estimate
 from edgesweep_collector.core.pairing import Pair, problem, value
 from edgesweep_collector.core.words import caveats_of, words
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from edgesweep.records import Contender, LevelResult
-
     from edgesweep_collector.core.problem import Side
 
     from .facts import Status

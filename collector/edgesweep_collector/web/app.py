@@ -7,20 +7,20 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Protocol
 
 import anyio.to_thread
-from edgesweep.run_json import run_object
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from edgesweep.run_json import run_object
 from edgesweep_collector.errors import ArchiveUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from edgesweep.records import Run
     from starlette.requests import Request
 
+    from edgesweep.records import Run
     from edgesweep_collector.archive.rows import ArchivedLevel, RunRow
 
 Health = Callable[[], Mapping[str, "str | None"]]

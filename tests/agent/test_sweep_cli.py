@@ -1,0 +1,207 @@
+"""The command a user types, as a process, against servers that behave in every way."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from engine_server import engine_process
+
+AGENT = Path(sys.executable).parent / "edgesweep-agent"
+
+
+def sweep(*options: str, timeout: float = 60) -> subprocess.CompletedProcess:
+    command = [AGENT, "sweep", *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def lines_of(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_sweep_prints_a_table_and_writes_run_and_samples(tmp_path):
+    run, samples = tmp_path / "out/run.json", tmp_path / "out/samples.jsonl"
+    with engine_process("--ttft-ms", "30", "--tpot-ms", "4") as engine:
+        done = sweep(
+            "--url", engine.url, "--levels", "1,2", "--requests", "12", "--output-tokens", "8",
+            "--json", str(run), "--samples", str(samples), "--keep-text",
+        )  # fmt: skip
+        timeline = engine.get("/timeline")
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[2] for line in done.stdout.splitlines()[1:]] == ["1", "2"]
+
+    told = json.loads(run.read_text())
+    assert told["schema"] == "edgesweep.run/1"
+    (contender_id,) = told["contenders"]
+    assert [(x["concurrency"], x["status"], x["n_ok"]) for x in told["levels"]] == [
+        (1, "valid", 12),
+        (2, "valid", 12),
+    ]
+    for level in told["levels"]:
+        assert level["contender_id"] == contender_id
+        assert level["ttft_s"]["p50"] == pytest.approx(0.030, abs=0.015)
+        assert level["ttft_s"]["p90"] is None
+        assert level["tpot_s"]["p50"] == pytest.approx(0.004, abs=0.002)
+        assert level["output_tokens_per_s"] > 0
+
+    rows = lines_of(samples)
+    assert len(rows) == 24
+    assert {row["token_source"] for row in rows} == {"usage"}
+    assert {row["output_tokens"] for row in rows} == {8}
+    assert all(row["text"] and row["ttfr_s"] < row["ttft_s"] for row in rows)
+    # One question to see that it answers, and one warm-up a stream and level, come on top.
+    assert len(timeline) == 24 + 1 + 1 + 2
+
+
+def test_every_prompt_differs_from_its_first_word_on(tmp_path):
+    run = tmp_path / "run.json"
+    with engine_process("--ttft-ms", "1", "--tpot-ms", "0") as engine:
+        sweep("--url", engine.url, "--levels", "1,4", "--requests", "20", "--json", str(run))
+    told = json.loads(run.read_text())
+    assert told["levels"][1]["n_ok"] == 20
+    assert told["levels"][1]["cached_tokens"] is None
+
+
+def test_levels_beyond_the_budget_are_skipped_with_the_reason(tmp_path):
+    run = tmp_path / "run.json"
+    began = time.monotonic()
+    with engine_process("--ttft-ms", "100", "--tpot-ms", "10") as engine:
+        done = sweep(
+            "--url", engine.url, "--requests", "11", "--output-tokens", "16",
+            "--levels", "1,2,4,8", "--budget", "5s", "--json", str(run),
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - began < 12
+    levels = json.loads(run.read_text())["levels"]
+    assert levels[0]["status"] == "valid"
+    assert {(x["status"], x["reason"]) for x in levels[2:]} == {("skipped", "time_budget")}
+
+
+def test_a_level_cut_by_the_budget_keeps_what_it_measured(tmp_path):
+    samples = tmp_path / "samples.jsonl"
+    with engine_process("--ttft-ms", "200", "--tpot-ms", "20") as engine:
+        done = sweep(
+            "--url", engine.url, "--requests", "50", "--levels", "1",
+            "--budget", "4s", "--samples", str(samples),
+        )  # fmt: skip
+    assert "skipped: time_budget" in done.stdout
+    assert 1 <= len(lines_of(samples)) < 50
+    assert done.returncode == 0
+
+
+def test_the_wrong_model_is_a_usage_error_that_names_the_right_one():
+    with engine_process() as engine:
+        done = sweep("--url", engine.url, "--model", "nope")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "no model 'nope'; it has scripted" in done.stderr
+
+
+def test_a_dead_port_says_so_in_one_line():
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    done = sweep("--url", f"http://127.0.0.1:{port}")
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "nothing answers" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_server_that_never_finishes_loading_is_given_up():
+    with engine_process("--loading-s", "100") as engine:
+        done = sweep("--url", engine.url, "--wait", "1")
+    assert done.returncode == 1
+    assert "still loading its model (HTTP 503) after 1 s" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ((), "nothing to measure"),
+        (("--url", "http://h", "--plan", "x.toml"), "not both"),
+        (("--url", "http://h", "--levels", "1,x"), "whole numbers"),
+        (("--url", "http://h", "--levels", "4,2"), "must ascend"),
+        (("--url", "http://h", "--budget", "soon"), "is no duration"),
+        (("--url", "http://h", "--workload", "nope"), "no workload 'nope'"),
+        (("--url", "http://h", "--submit"), "--submit needs --config"),
+        (("--url", "ftp://h"), "no http:// or https:// address"),
+    ],
+)
+def test_usage_errors_are_one_line_and_exit_2(options, says):
+    done = sweep(*options)
+    assert done.returncode == 2, done.stderr
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_plan_with_an_unknown_key_names_file_and_key(tmp_path):
+    plan = tmp_path / "plan.toml"
+    plan.write_text('levls = [1]\n[[contenders]]\nmode = "attached"\nurl = "http://h"\n')
+    done = sweep("--plan", str(plan))
+    assert done.returncode == 78
+    assert f"{plan}: Object contains unknown field `levls`" in done.stderr
+
+
+def test_a_dry_run_measures_nothing():
+    done = sweep("--url", "http://127.0.0.1:9", "--dry-run", "--levels", "1,8")
+    assert done.returncode == 0
+    assert "level    8: 24 requests" in done.stdout
+
+
+@pytest.mark.parametrize(("sign", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_sweep_keeps_its_levels_and_says_so(sign, code, tmp_path):
+    run = tmp_path / "run.json"
+    with engine_process("--ttft-ms", "50", "--tpot-ms", "10") as engine:
+        command = [AGENT, "sweep", "--url", engine.url, "--levels", "1,2,4", "--json", str(run)]
+        process = subprocess.Popen(
+            [*command, "--budget", "1h", "--requests", "11"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        deadline = time.monotonic() + 30
+        while not (run.exists() and json.loads(run.read_text())["levels"]):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        time.sleep(0.5)
+        process.send_signal(sign)
+        stopped = time.monotonic()
+        out, err = process.communicate(timeout=20)
+    assert process.returncode == code, err
+    assert time.monotonic() - stopped < 5
+    assert f"kept in {run}" in err, out
+    levels = {x["concurrency"]: x for x in json.loads(run.read_text())["levels"]}
+    assert levels[1]["status"] == "valid"
+    assert (levels[2]["status"], levels[2]["reason"]) == ("failed", "interrupted")
+    assert (levels[4]["status"], levels[4]["reason"]) == ("skipped", "interrupted")
+    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_failing_requests_are_samples_with_a_reason_and_exit_1(tmp_path):
+    samples = tmp_path / "samples.jsonl"
+    # The first request, which asks whether it answers at all, is let through.
+    with engine_process("--fault", "reset", "--fault-every", "2", "--ttft-ms", "5") as engine:
+        done = sweep(
+            "--url", engine.url, "--levels", "1", "--requests", "12", "--samples", str(samples)
+        )
+    rows = lines_of(samples)
+    assert {row["status"] for row in rows} == {"ok", "failed"}
+    assert {row["reason"] for row in rows if row["status"] == "failed"} == {"connection_reset"}
+    assert "flagged" in done.stdout
+    assert "errors" in done.stdout
+
+
+def test_when_everything_fails_the_levels_above_are_not_tried(tmp_path):
+    run = tmp_path / "run.json"
+    with engine_process("--fault", "in_band", "--fault-after", "0") as engine:
+        done = sweep("--url", engine.url, "--levels", "1,2", "--json", str(run))
+    assert done.returncode == 1
+    assert "in_band_error" in done.stderr
+    with engine_process("--tokens", "1", "--fault", "hang", "--fault-every", "2") as engine:
+        done = sweep("--url", engine.url, "--levels", "1,2", "--requests", "1", "--budget", "5s")
+    assert done.returncode in {0, 1}
