@@ -36,6 +36,7 @@ SENTENCES = [
     ("AAB", {}, ["vLLM overtakes llama.cpp at about 2.8", "use llama.cpp up to 2, vLLM from 4"]),
     ("A-B", {}, ["somewhere between 1 and 4", "no valid result of vLLM at 2"]),
     ("BB", {}, ["vLLM leads llama.cpp at every level measured, by 25 %", "measured 1 to 2"]),
+    ("BTTB", {}, ["vLLM leads llama.cpp at 1 and 8 (tied at 2 and 4), by 25 %"]),
     ("TB", {}, ["tie at first, then vLLM leads from about", "use vLLM from 2, either below"]),
     ("BT", {}, ["then ties with llama.cpp", "use vLLM up to 1, either beyond"]),
     ("TT", {}, ["within 5 % of each other"]),

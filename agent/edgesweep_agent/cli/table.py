@@ -27,6 +27,8 @@ _STYLE = {
     LevelStatus.SKIPPED: "dim",
     LevelStatus.FAILED: "red",
 }
+REFRESH_HZ = 2
+"""Drawing takes processor time from the engine that is being measured."""
 _COLUMNS = {
     "contender": 22,
     "level": 5,
@@ -54,7 +56,9 @@ class LiveTable:
     def __enter__(self) -> Self:
         """Begin to draw."""
         if self.console.is_terminal:
-            self._live = Live(console=self.console, get_renderable=self._draw, refresh_per_second=4)
+            self._live = Live(
+                console=self.console, get_renderable=self._draw, refresh_per_second=REFRESH_HZ
+            )
             self._live.start()
         return self
 

@@ -98,7 +98,11 @@ async def _started(
     spec: ManagedSpec, port: int, patience: Patience, waiting: Callable[[str, float], None]
 ) -> Target:
     try:
-        target = await attach.attach(f"http://127.0.0.1:{port}", patience=patience, waiting=waiting)
+        target = await attach.attach(
+            f"http://127.0.0.1:{port}",
+            patience=patience,
+            waiting=lambda _text, waited_s: waiting("starting the engine", waited_s),
+        )
     except EngineError as error:
         raise LaunchError(f"contender {label(spec)}: {error}") from error
     _check_got(spec, target)

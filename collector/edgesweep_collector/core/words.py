@@ -134,7 +134,26 @@ def _fields(problem: Problem, answer: Answer) -> dict[str, str]:
 
 
 def _everywhere(answer: Answer) -> str:
-    return "at the one level measured" if len(answer.levels) == 1 else "at every level measured"
+    """Where a single leader leads, and what is between: a tie inside the range is no lead."""
+    if len(answer.levels) == 1:
+        return "at the one level measured"
+    winner = answer.verdict.x
+    by_label: dict[str, list[str]] = {}
+    for level, label in zip(answer.levels, answer.labels, strict=True):
+        by_label.setdefault(label, []).append(str(level))
+    if winner is None or by_label.keys() == {winner}:
+        return "at every level measured"
+    between = [
+        f"{what} at {_listed(by_label[label])}"
+        for label, what in (("T", "tied"), ("U", "unresolved"))
+        if label in by_label
+    ]
+    return f"at {_listed(by_label.get(winner, []))} ({', '.join(between)})"
+
+
+def _listed(names: list[str]) -> str:
+    """``2``, ``2 and 4``, ``2, 4 and 8``."""
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
 def _place(answer: Answer) -> str:

@@ -14,8 +14,9 @@ RIGHT: Final = 590
 TOP: Final = 40
 FLOOR: Final = 300
 
+_HALVES: Final = tuple(m / 2 for m in range(2, 20))
 _FINE: Final = tuple(m / 10 for m in range(10, 100))
-_MANTISSAS: Final = ((1.0, 10.0), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8), _FINE)
+_MANTISSAS: Final = ((1.0, 10.0), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8), _HALVES, _FINE)
 _MOST_TICKS: Final = 7
 
 
