@@ -141,14 +141,14 @@ def _everywhere(answer: Answer) -> str:
     by_label: dict[str, list[str]] = {}
     for level, label in zip(answer.levels, answer.labels, strict=True):
         by_label.setdefault(label, []).append(str(level))
-    if winner is None or by_label.keys() == {winner}:
+    if winner not in by_label or by_label.keys() == {winner}:
         return "at every level measured"
     between = [
         f"{what} at {_listed(by_label[label])}"
         for label, what in (("T", "tied"), ("U", "unresolved"))
         if label in by_label
     ]
-    return f"at {_listed(by_label.get(winner, []))} ({', '.join(between)})"
+    return f"at {_listed(by_label[winner])} ({', '.join(between)})"
 
 
 def _listed(names: list[str]) -> str:
