@@ -77,7 +77,7 @@ async def running():
 
 async def _until(condition):
     with anyio.fail_after(5):
-        while not condition():  # noqa: ASYNC110 -- what is waited for has no event
+        while not condition():
             await anyio.sleep(0.005)
 
 

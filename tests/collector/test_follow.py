@@ -133,7 +133,7 @@ async def following(follower):
 
 async def until(holds):
     with anyio.fail_after(20):
-        while not holds():  # noqa: ASYNC110 - what it asks for happens in worker threads
+        while not holds():
             await anyio.sleep(0.01)
 
 

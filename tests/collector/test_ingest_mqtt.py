@@ -107,7 +107,7 @@ class Device:
 
 async def until(condition, within_s=5):
     with anyio.fail_after(within_s):
-        while not condition():  # noqa: ASYNC110 -- what is waited for is in another process
+        while not condition():
             await anyio.sleep(0.01)
 
 

@@ -50,13 +50,17 @@ Answers = dict[str, Reply]
 NO_REPLY = Reply(0, {}, "")
 
 
+def listed_models(answers: Answers) -> list[dict[str, Any]]:
+    """The entries of ``GET /v1/models``; what is no list of objects has none."""
+    listed = answers.get("/v1/models", NO_REPLY).json_object().get("data")
+    return [x for x in listed if isinstance(x, dict)] if isinstance(listed, list) else []
+
+
 def models_of(answers: Answers) -> tuple[str, ...]:
     """The model names of ``GET /v1/models``, aliases included, in the server's order."""
-    listed = answers.get("/v1/models", NO_REPLY).json_object().get("data")
     names: list[str] = []
-    for entry in listed if isinstance(listed, list) else []:
-        if isinstance(entry, dict):
-            names.append(str(entry.get("id", "")))
-            aliases = entry.get("aliases")
-            names.extend(str(alias) for alias in (aliases if isinstance(aliases, list) else []))
+    for entry in listed_models(answers):
+        names.append(str(entry.get("id", "")))
+        aliases = entry.get("aliases")
+        names.extend(str(alias) for alias in (aliases if isinstance(aliases, list) else []))
     return tuple(dict.fromkeys(name for name in names if name))

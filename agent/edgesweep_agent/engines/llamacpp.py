@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from edgesweep_agent.core.answers import NO_REPLY, models_of
+from edgesweep_agent.core.answers import NO_REPLY, listed_models, models_of
 
 from .base import Facts
 
@@ -52,16 +52,11 @@ def _evidence(answers: Answers, props: dict[str, Any]) -> tuple[str, ...]:
     found = []
     if "build_info" in props and ("total_slots" in props or "model_path" in props):
         found.append(f"/props build_info {props['build_info']}")
-    entries = answers.get("/v1/models", NO_REPLY).json_object().get("data")
-    if any(_owner(entry) == "llamacpp" for entry in (entries or [])):
+    if any(entry.get("owned_by") == "llamacpp" for entry in listed_models(answers)):
         found.append("/v1/models owned_by llamacpp")
     if found and answers.get("/v1/models", NO_REPLY).headers.get("server") == "llama.cpp":
         found.append("header Server: llama.cpp")
     return tuple(found)
-
-
-def _owner(entry: object) -> str:
-    return str(entry.get("owned_by", "")) if isinstance(entry, dict) else ""
 
 
 def _slots(answers: Answers) -> list[dict[str, Any]]:
