@@ -100,8 +100,14 @@ async def serve(path: Path, desk: Desk) -> None:
 
 async def _talk(stream: SocketStream, desk: Desk) -> None:
     lines = BufferedByteReceiveStream(stream)
-    gone = (anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError)
-    with contextlib.suppress(*gone):
+    # A caller that left, or one whose line has no end: neither is the daemon's trouble.
+    over = (
+        anyio.EndOfStream,
+        anyio.IncompleteRead,
+        anyio.BrokenResourceError,
+        anyio.DelimiterNotFound,
+    )
+    with contextlib.suppress(*over):
         while True:
             line = await lines.receive_until(b"\n", MAX_LINE_BYTES)
             try:
@@ -123,11 +129,11 @@ async def ask(path: Path, request: Request, *, timeout_s: float = 10.0) -> Answe
                 await stream.send(_encode(request) + b"\n")
                 line = await BufferedByteReceiveStream(stream).receive_until(b"\n", MAX_LINE_BYTES)
                 return _decode_answer(line)
-    except (OSError, anyio.EndOfStream, anyio.IncompleteRead) as error:
+    except (OSError, anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError) as error:
         raise DaemonError(
             f"no daemon answers at {path} ({type(error).__name__}): start `edgesweep-agent serve`"
         ) from error
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, anyio.DelimiterNotFound) as error:
         raise DaemonError(f"{path} gave no answer that we understand: {error}") from error
 
 

@@ -54,6 +54,9 @@ class Drain:
     state: str = "connecting"
     detail: str = ""
     _wake: anyio.Event = field(default_factory=anyio.Event)
+    # What was read from the spool is offered before an ack may delete it, or it would be sent
+    # once more.
+    _turn: anyio.Lock = field(default_factory=anyio.Lock)
 
     def wake(self) -> None:
         """There is something new in the spool."""
@@ -96,19 +99,21 @@ class Drain:
 
     async def _settle(self, link: Link) -> None:
         async for ack in link.acks():
-            settled = self.delivery.acked(ack, self.clock())
+            async with self._turn:
+                settled = self.delivery.acked(ack, self.clock())
+                if settled.delivered or settled.rejected:
+                    await self.outbox.settle(settled.delivered, settled.rejected, settled.reason)
             if settled.rejected:
                 _log.error(
                     "the collector refused records",
                     extra={"reason": settled.reason, "seqs": [key[1] for key in settled.rejected]},
                 )
-            if settled.delivered or settled.rejected:
-                await self.outbox.settle(settled.delivered, settled.rejected, settled.reason)
             self.wake()
 
     async def _send_due(self, link: Link) -> None:
-        limit = self.delivery.policy.window_count + self.delivery.in_flight
-        self.delivery.offer(await self.outbox.head(limit), self.clock())
+        async with self._turn:
+            limit = self.delivery.policy.window_count + self.delivery.in_flight
+            self.delivery.offer(await self.outbox.head(limit), self.clock())
         for parcel in self.delivery.due(self.clock()):
             await link.send(parcel)
 
