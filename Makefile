@@ -55,8 +55,8 @@ drift: setup
 lock: setup  ## pin requirements/*.txt anew; run with the oldest supported Python
 	$(BIN)/python requirements/lock.py
 
-bench: setup  ## what measuring costs: client error and overhead against a known timetable
-	$(BIN)/python tests/bench/loadgen_error.py
+bench: setup  ## how far the times are from the instants at which a server wrote
+	$(BIN)/python tests/bench/timing.py
 
 clean:    ## remove environments and build outputs
 	rm -rf .venv .venv-* build dist
