@@ -23,13 +23,14 @@ from mosquitto import Mosquitto, free_port, needs_mosquitto
 
 BIN = Path(sys.executable).parent
 LEVELS = [1, 2, 4]
+# One thread each: two that meet at a barrier would crawl as soon as another process wants a core.
 PLAN = """
 name = "real-path"
 levels = {levels}
-requests = 4
+requests = 3
 [workload]
-prompt_tokens = 48
-output_tokens = 12
+prompt_tokens = 40
+output_tokens = 8
 [[contenders]]
 mode = "managed"
 name = "Q4_1"
@@ -39,11 +40,11 @@ context_per_request = 256
 threads = 1
 [[contenders]]
 mode = "managed"
-name = "Q4_1 two threads"
+name = "Q4_1 longer"
 model = "{model}"
 slots = 4
-context_per_request = 256
-threads = 2
+context_per_request = 512
+threads = 1
 """
 AGENT = """
 heartbeat_s = 3600
