@@ -13,8 +13,9 @@ help:     ## list the targets
 setup: $(READY)  ## create the environment: both sides, an engine, a model, the development tools
 
 $(READY): requirements/dev.txt requirements/demo.txt pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is not here: make setup PYTHON=/path/to/python3"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
-		{ echo "edgesweep needs Python 3.10 or newer; $(PYTHON) is $$($(PYTHON) -V). Try: make setup PYTHON=python3.11"; exit 1; }
+		{ echo "edgesweep needs Python 3.10 or newer, $(PYTHON) is older: make setup PYTHON=/path/to/a/newer/python3"; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { echo "python3-venv is missing: apt-get install python3-venv"; exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/demo.txt

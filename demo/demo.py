@@ -26,6 +26,7 @@ OUT = Path(__file__).resolve().parent.parent / "build/demo"
 BIN = Path(sys.executable).parent
 DELIVER_WITHIN_S = 30.0
 STOP_WITHIN_S = 10.0
+_WRITTEN = ("run.json", "crossover.json", "report.html")
 CAVEAT = (
     "This is a demo: medians only, no interval, one unit, one session, a small request shape.\n"
     "It shows the path of a result, and what this box did just now; it is no verdict on a class."
@@ -100,7 +101,7 @@ def main() -> int:
 def _prepare() -> None:
     """The models, and the three files that an operator would write."""
     OUT.mkdir(parents=True, exist_ok=True)
-    for left in ("archive.db", "spool.db", "run.json", "crossover.json", "report.html"):
+    for left in ("archive.db", "spool.db", "samples.jsonl", *_WRITTEN):
         for file in OUT.glob(left + "*"):
             file.unlink()
     print("Preparing the models: SmolLM2-135M-Instruct as Q4_1, and the same weights as F16")
@@ -159,12 +160,12 @@ def _sweep() -> int:
     command += ["--config", str(OUT / "agent.toml"), "--submit"]
     command += ["--json", str(OUT / "run.json"), "--samples", str(OUT / "samples.jsonl")]
     print(f"$ {_shown(command)}\n")
-    process = subprocess.Popen(command)
+    # In a group of its own it hears of Ctrl-C from us, once.
+    process = subprocess.Popen(command, start_new_session=True)
     try:
         code = process.wait()
     except KeyboardInterrupt:
-        # Ctrl-C went to the whole group; a SIGTERM came to us alone and is passed on.
-        process.terminate()
+        process.send_signal(signal.SIGINT)
         process.wait()
         raise
     if code >= 128:
@@ -197,19 +198,18 @@ def _answer() -> None:
     result = subprocess.run([*compare, "--json"], check=True, capture_output=True)
     (OUT / "crossover.json").write_bytes(result.stdout)
     report = [collector, "report", "--config", config, "--out", str(OUT / "report.html")]
+    print(f"$ {_shown(report)}\n")
     subprocess.run([*report, "--reproduce", "make demo"], check=True, capture_output=True)
     print(f"Written: {', '.join(_short(OUT / n) for n in _WRITTEN)}")
-
-
-_WRITTEN = ("run.json", "crossover.json", "report.html")
 
 
 def _interrupted() -> int:
     kept = OUT / "run.json"
     if kept.exists():
         levels = json.loads(kept.read_text(encoding="utf-8"))["levels"]
-        n = sum(level["n_ok"] > 0 for level in levels)
-        print(f"\nInterrupted. Kept: {n} measured levels in {_short(kept)}. Nothing is running.")
+        n = sum(level["status"] in {"valid", "flagged"} for level in levels)
+        what = "1 measured level" if n == 1 else f"{n} measured levels"
+        print(f"\nInterrupted. Kept: {what} in {_short(kept)}. Nothing is running.")
     else:
         print("\nInterrupted before the first level. Nothing is running.")
     return 130

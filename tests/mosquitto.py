@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import getpass
+import os
 import shutil
 import socket
 import subprocess
 import time
 from contextlib import contextmanager
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 BINARY = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
 needs_mosquitto = pytest.mark.skipif(
-    not Path(BINARY).exists(), reason="mosquitto is not installed: apt-get install mosquitto"
+    not os.access(BINARY, os.X_OK), reason="mosquitto is not installed: apt-get install mosquitto"
 )
 
 

@@ -26,6 +26,8 @@ DEVICE = Device("n97-01", "n97-16g", "pl-15w", {"cpu": "N97"}, {"site": "ulm"})
 LLAMA = Contender("llama", "llama.cpp", "b6000", slots=4, settings={"threads": "4"})
 VLLM = Contender("vllm", "vllm", "0.11.0", slots=8)
 EPOCH = 0x1122334455667788
+MADE_NS = time.time_ns()
+"""When a device makes its records: a resend has the same bytes, times included."""
 
 
 def level(concurrency=1, *, run_id="run-1", device=DEVICE, contender=LLAMA, **fields):
@@ -60,7 +62,7 @@ def enveloped(record, seq, *, device_id="n97-01", epoch=EPOCH, **fields) -> Enve
         "boot_id": "boot",
         "agent_version": "0.1.0",
         "kind": kind,
-        "wall_ns": time.time_ns(),
+        "wall_ns": MADE_NS,
         "mono_ns": 1,
         "clock": ClockQuality.SYNCED,
         "payload": payload,

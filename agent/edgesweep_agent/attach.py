@@ -101,12 +101,23 @@ def normalise(url: str) -> str:
     """The root of a server from what people paste: with or without ``/v1`` or a path below.
 
     Raises:
-        UsageError: not an http(s) address.
+        UsageError: not an http(s) address, or one that carries a secret.
     """
     text = url if "://" in url else f"http://{url}"
-    parts = urlsplit(text)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    try:
+        parts = urlsplit(text)
+        known = parts.scheme in {"http", "https"} and bool(parts.hostname)
+        # Both are checked only when they are asked for.
+        fits = known and (parts.port or 1) and bool((parts.hostname or "").encode("idna"))
+    except ValueError:
+        fits = False
+    if not fits or not text.isprintable() or " " in text:
         raise UsageError(f"{url!r} is no http:// or https:// address")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise UsageError(
+            "an address goes into every record: put a secret into a file (--api-key-file), and "
+            "give the address without user, query and fragment"
+        )
     path = parts.path.rstrip("/")
     for suffix in (CHAT_PATH, "/v1/completions", "/v1/models", "/v1"):
         path = path.removesuffix(suffix)
@@ -156,7 +167,7 @@ async def look(url: str, *, api_key: str | None = None) -> tuple[Engine, Facts]:
     async with httpx.AsyncClient(headers=_headers(api_key), trust_env=False) as client:
         answers = await _ask_all(client, url)
     verdict = readiness.of_listing(url, answers)
-    if verdict.state in {State.REFUSED, State.UNUSABLE}:
+    if verdict is not READY:
         raise EngineError(verdict.text)
     return registry.recognise(answers)
 
@@ -239,18 +250,22 @@ async def _ask_all(client: httpx.AsyncClient, url: str) -> Answers:
 
 
 async def _complete(client: httpx.AsyncClient, target: Target) -> Reply | None:
-    """One request as the measured ones will be, for one token."""
+    """One request as the measured ones will be, for one token; ``None`` without an answer in time.
+
+    Raises:
+        EngineError: what answered does not speak HTTP to the end.
+    """
     text = chat.prompt(f"trial/{time.monotonic_ns()}", 0, _TRIAL_WORDS)
     headers = {"Content-Type": "application/json"}
+    where = target.url + CHAT_PATH
     try:
         response = await client.post(
-            target.url + CHAT_PATH,
-            content=target.body(text, 1),
-            headers=headers,
-            timeout=TRIAL_TIMEOUT_S,
+            where, content=target.body(text, 1), headers=headers, timeout=TRIAL_TIMEOUT_S
         )
-    except httpx.HTTPError:
+    except (httpx.TimeoutException, httpx.ConnectError):
         return None
+    except httpx.HTTPError as error:
+        raise EngineError(f"{where}: {error or type(error).__name__}") from error
     return _reply(response)
 
 
@@ -271,7 +286,12 @@ def _as_sample(reply: Reply) -> Sample:
 
 
 def _reply(response: httpx.Response) -> Reply:
-    headers = {name.lower(): value for name, value in response.headers.items()}
+    # The coding is undone already.
+    headers = {
+        name.lower(): value
+        for name, value in response.headers.items()
+        if name.lower() != "content-encoding"
+    }
     return Reply(response.status_code, headers, response.text)
 
 

@@ -15,12 +15,12 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from edgesweep.envelope import MAX_PAYLOAD_BYTES
 
-from .errors import DaemonError
+from .errors import DaemonError, SettingsError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from anyio.abc import SocketStream
+    from anyio.abc import SocketListener, SocketStream
 
 MAX_LINE_BYTES = 2 * MAX_PAYLOAD_BYTES
 """Base64 adds a third; twice leaves room for the rest."""
@@ -81,11 +81,34 @@ class Desk(Protocol):
         """Do what is asked."""
 
 
-async def serve(path: Path, desk: Desk) -> None:
-    """Answer on the socket at ``path`` until cancelled; only this user may connect."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    listener = await anyio.create_unix_listener(path, mode=0o600)
+async def listen(path: Path) -> SocketListener:
+    """Make the socket at ``path``; only this user may connect.
+
+    Raises:
+        SettingsError: it cannot be made there, or another daemon answers on it.
+    """
+    if await _somebody_answers(path):
+        raise SettingsError(f"control.socket: {path}: another daemon answers on it")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        return await anyio.create_unix_listener(path, mode=0o600)
+    except OSError as error:
+        why = error.strerror or f"{error} (107 bytes at most)"
+        raise SettingsError(f"control.socket: {path}: {why}") from error
+
+
+async def _somebody_answers(path: Path) -> bool:
+    try:
+        stream = await anyio.connect_unix(path)
+    except OSError:
+        return False
+    await stream.aclose()
+    return True
+
+
+async def serve(listener: SocketListener, path: Path, desk: Desk) -> None:
+    """Answer on the socket at ``path`` until cancelled, then take it away."""
 
     async def talk(stream: SocketStream) -> None:
         async with stream:
@@ -131,7 +154,7 @@ async def ask(path: Path, request: Request, *, timeout_s: float = 10.0) -> Answe
                 return _decode_answer(line)
     except (OSError, anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError) as error:
         raise DaemonError(
-            f"no daemon answers at {path} ({type(error).__name__}): start `edgesweep-agent serve`"
+            f"no daemon answers at {path}: start `edgesweep-agent serve` with the same --config"
         ) from error
     except (msgspec.MsgspecError, anyio.DelimiterNotFound) as error:
         raise DaemonError(f"{path} gave no answer that we understand: {error}") from error

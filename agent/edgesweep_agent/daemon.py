@@ -6,9 +6,12 @@ control socket like any other caller, so that measuring and delivering never sha
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import random
 import signal
+import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
@@ -24,13 +27,17 @@ from edgesweep.envelope import MAX_PAYLOAD_BYTES, Envelope, WireError
 from edgesweep.records import Birth, Event, Heartbeat, Kind
 
 from . import control, device
+from .errors import SpoolError
 from .spool import Spool
+from .turn import PARENT
 from .uplink.drain import Drain
 from .uplink.registry import UPLINKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from anyio.abc import SocketListener
 
     from edgesweep.delivery import Key, Parcel
     from edgesweep.records import Record
@@ -82,11 +89,19 @@ class Daemon:
         uplink = UPLINKS[settings.uplink.kind](settings.uplink, settings.device.id)
         self._drain = Drain(outbox, uplink, Delivery(random.random), time.monotonic)
 
-    async def run(self) -> None:
+    async def listen(self) -> SocketListener:
+        """Make the control socket.
+
+        Raises:
+            SettingsError: it cannot be made where the settings say.
+        """
+        return await control.listen(self._settings.control.socket)
+
+    async def run(self, listener: SocketListener) -> None:
         """Run until cancelled."""
         await self._announce()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(control.serve, self._settings.control.socket, self)
+            tasks.start_soon(control.serve, listener, self._settings.control.socket, self)
             tasks.start_soon(self._drain.run)
             tasks.start_soon(self._heartbeats)
             tasks.start_soon(self._plans)
@@ -102,11 +117,18 @@ class Daemon:
             return control.Refused(str(error))
         if len(request.payload) > MAX_PAYLOAD_BYTES:
             return control.Refused(f"{len(request.payload)} bytes: over {MAX_PAYLOAD_BYTES}")
-        epoch, seq = await self._spool(kind, request.payload)
+        try:
+            epoch, seq = await self._spool(kind, request.payload)
+        except SpoolError as error:
+            return control.Refused(str(error))
         return control.Stored(f"{epoch:016x}", seq)
 
     async def _record(self, record: Record) -> None:
-        await self._spool(*codec.encode(record))
+        """Spool a record of our own; a full disk must not end the daemon, which may empty it."""
+        try:
+            await self._spool(*codec.encode(record))
+        except SpoolError as error:
+            _log.error("not spooled: %s", error, extra={"record": type(record).__name__})
 
     async def _spool(self, kind: Kind, payload: bytes) -> Key:
         wall_ns, mono_ns, clock = time.time_ns(), time.monotonic_ns(), device.clock_quality()
@@ -134,7 +156,11 @@ class Daemon:
     async def _announce(self) -> None:
         spool = self._outbox.spool
         about = device.describe(self._settings.device.id, self._settings.device.labels)
-        connection = await self._outbox.run(spool.next_connection)
+        try:
+            connection = await self._outbox.run(spool.next_connection)
+        except SpoolError as error:
+            _log.error("the spool does not take anything: %s", error)
+            return
         await self._record(Birth(about, time.time_ns(), connection))
         if spool.quarantined is not None:
             text = f"the spool was damaged and set aside as {spool.quarantined.name}"
@@ -177,19 +203,29 @@ class Daemon:
         text = f"plan {name} starts"
         await self._record(Event("plan_started", text, {"plan": name, "file": plan.file.name}))
         code = await _sweep(plan.file, self._config)
-        _log.info("plan %s ended", name, extra={"exit_code": code})
+        _log.log(
+            logging.ERROR if code else logging.INFO, "plan %s ended with exit code %d", name, code
+        )
         text = f"plan {name} ended with exit code {code}"
         await self._record(Event("plan_ended", text, {"plan": name, "exit_code": str(code)}))
         # An interrupted plan runs again at the next start; one that failed would fail again.
         if code not in {130, 143}:
-            await self._outbox.run(spool.finish, name)
+            with contextlib.suppress(SpoolError):
+                await self._outbox.run(spool.finish, name)
 
 
 async def _sweep(plan: Path, config: Path) -> int:
     """Run a plan as a process of its own; on cancellation it is told to stop, and waited for."""
     command = [sys.executable, "-m", "edgesweep_agent.cli", "sweep"]
     options = ["--plan", str(plan), "--submit", "--config", str(config)]
-    process = await anyio.open_process([*command, *options], stdin=None, stdout=None, stderr=None)
+    # Its table is for terminals; what it has to say comes by standard error.
+    process = await anyio.open_process(
+        [*command, *options],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=None,
+        env=os.environ | {PARENT: str(os.getpid())},
+    )
     try:
         return await process.wait()
     finally:
@@ -206,6 +242,7 @@ def serve(settings: Settings, config: Path) -> int:
 
     Raises:
         SpoolError: another agent has the spool open.
+        SettingsError: the spool or the socket cannot be where the settings say.
     """
     spool = Spool.open(settings.spool.path, new_epoch=lambda: random.getrandbits(63))
     try:
@@ -215,8 +252,9 @@ def serve(settings: Settings, config: Path) -> int:
 
 
 async def _until_signal(daemon: Daemon) -> int:
+    listener = await daemon.listen()
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(daemon.run)
+        tasks.start_soon(daemon.run, listener)
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async for _ in signals:
                 break

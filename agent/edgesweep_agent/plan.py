@@ -39,6 +39,18 @@ class AttachedSpec(Table, frozen=True, tag="attached", tag_field="mode"):
     model: str | None = None
     api_key_file: Path | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse what must not go into a record: the plan does.
+
+        Raises:
+            ValueError: the address carries a user, a query or a fragment.
+        """
+        if any(sign in self.url for sign in "@?#"):
+            raise ValueError(
+                "url: an address goes into every record: put a secret into a file (api_key_file), "
+                "and give the address without user, query and fragment"
+            )
+
 
 class ManagedSpec(Table, frozen=True, tag="managed", tag_field="mode"):
     """A server that the agent starts, with nothing left to a default that could move."""

@@ -5,9 +5,10 @@ Secrets are named by file, never written here. Paths are relative to the file's 
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
@@ -84,13 +85,13 @@ class PlanSettings(Struct, frozen=True):
     """A plan this device may run. ``run`` is ``on_demand``, or ``once`` after start."""
 
     file: Path
-    run: Annotated[str, msgspec.Meta(pattern="^(on_demand|once)$")] = "on_demand"
+    run: Literal["on_demand", "once"] = "on_demand"
 
 
 class LogSettings(Struct, frozen=True):
     """How much is logged."""
 
-    level: Annotated[str, msgspec.Meta(pattern="^(debug|info|warning|error)$")] = "info"
+    level: Literal["debug", "info", "warning", "error"] = "info"
 
 
 class Settings(Struct, frozen=True):
@@ -124,7 +125,7 @@ def load(path: Path, kind: type[T]) -> T:
     try:
         return msgspec.convert(tree, kind, dec_hook=lambda t, v: _path(anchored, t, v))
     except msgspec.ValidationError as error:
-        raise SettingsError(f"{path}: {error}") from error
+        raise SettingsError(f"{path}: {readable(str(error))}") from error
 
 
 def load_settings(path: Path) -> Settings:
@@ -136,9 +137,20 @@ def load_settings(path: Path) -> Settings:
     settings = load(path, Settings)
     if not is_device_id(settings.device.id):
         raise SettingsError(
-            f"{path}: `$.device.id` {settings.device.id!r} must be 1 to 63 of a-z, 0-9 and -"
+            f"{path}: device.id: {settings.device.id!r} must be 1 to 63 of a-z, 0-9 and -"
         )
     return settings
+
+
+def readable(message: str) -> str:
+    """Msgspec's message with the key first: ``uplink.port: Expected `int`, got `str```."""
+    text, _, where = message.partition(" - at `$")
+    key = where.rstrip("`").lstrip(".")
+    for pattern, what in (("contains unknown", "unknown key"), ("missing required", "missing")):
+        named = re.fullmatch(rf"Object {pattern} field `(.*)`", text)
+        if named:
+            return f"{'.'.join(part for part in (key, named[1]) if part)}: {what}"
+    return f"{key}: {text}" if key else text
 
 
 def read_secret(path: Path | None) -> str | None:
@@ -153,6 +165,18 @@ def read_secret(path: Path | None) -> str | None:
         return path.read_text(encoding="utf-8").split("\n", 1)[0].strip()
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}") from error
+
+
+def read_header(path: Path | None) -> str | None:
+    """A secret that is to be sent as a header.
+
+    Raises:
+        SettingsError: it cannot be read, or has characters that no header may have.
+    """
+    secret = read_secret(path)
+    if secret is not None and not (secret.isascii() and secret.isprintable()):
+        raise SettingsError(f"{path}: has characters that an HTTP header cannot carry")
+    return secret
 
 
 def _path(anchored: Path, kind: type, value: object) -> object:

@@ -8,6 +8,7 @@ a new one, with a new epoch, begins: the agent always starts.
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 import sqlite3
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 from edgesweep.delivery import Parcel
 from edgesweep.records import Kind
 
-from .errors import SpoolError
+from .errors import SettingsError, SpoolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -79,18 +80,24 @@ class Spool:
             new_epoch: Gives the 63-bit id of a new file.
 
         Raises:
-            SpoolError: another process has it open.
+            SpoolError: another process has it open, or the disk is full.
+            SettingsError: it cannot be made there.
         """
-        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SettingsError(f"spool.path {path}: {error.strerror}") from error
         lock = _take_lock(path.with_name(path.name + ".lock"))
-        quarantined = None if _is_sound(path) else _set_aside(path)
-        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "auto_vacuum=INCREMENTAL"):
-            connection.execute(f"PRAGMA {pragma}")
-        connection.executescript(_SCHEMA)
-        connection.execute("INSERT OR IGNORE INTO meta VALUES ('epoch', ?)", (new_epoch(),))
-        connection.execute("INSERT OR IGNORE INTO meta VALUES ('next_seq', 1)")
-        (epoch,) = connection.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()
+        try:
+            quarantined = None if _is_sound(path) else _set_aside(path)
+            connection, epoch = _opened(path, new_epoch)
+        except (SpoolError, sqlite3.Error) as error:
+            os.close(lock)
+            raise (
+                error
+                if isinstance(error, SpoolError)
+                else SpoolError(f"spool.path {path}: {error}")
+            ) from error
         spool = cls(path, connection, lock, epoch=epoch)
         spool.quarantined = quarantined
         return spool
@@ -172,17 +179,45 @@ class Spool:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            raise SpoolError(f"spool.path {self.path}: {error}") from error
         try:
             yield
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._roll_back()
+            raise SpoolError(f"spool.path {self.path}: {error}") from error
         except BaseException:
-            self._db.execute("ROLLBACK")
+            self._roll_back()
             raise
-        self._db.execute("COMMIT")
+
+    def _roll_back(self) -> None:
+        # A full disk ends the transaction by itself.
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+
+
+def _opened(path: Path, new_epoch: Callable[[], int]) -> tuple[sqlite3.Connection, int]:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "auto_vacuum=INCREMENTAL"):
+        connection.execute(f"PRAGMA {pragma}")
+    # A spool that is whole is only read: that works on a full disk too.
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'finished'").fetchone() is None:
+        connection.executescript(_SCHEMA)
+    if connection.execute("SELECT 1 FROM meta WHERE key = 'next_seq'").fetchone() is None:
+        connection.execute("INSERT OR IGNORE INTO meta VALUES ('epoch', ?)", (new_epoch(),))
+        connection.execute("INSERT OR IGNORE INTO meta VALUES ('next_seq', 1)")
+    (epoch,) = connection.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()
+    return connection, epoch
 
 
 def _take_lock(path: Path) -> int:
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise SettingsError(f"spool.path {path}: {error.strerror}") from error
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -195,11 +230,18 @@ def _take_lock(path: Path) -> int:
 
 
 def _is_sound(path: Path) -> bool:
+    """Whether the file is a whole database.
+
+    Raises:
+        SpoolError: it cannot be told, since somebody holds it or the disk does not answer.
+    """
     if not path.exists():
         return True
     connection = sqlite3.connect(path)
     try:
         return bool(connection.execute("PRAGMA quick_check").fetchone() == ("ok",))
+    except sqlite3.OperationalError as error:
+        raise SpoolError(f"spool.path {path}: {error}; is another program using it?") from error
     except sqlite3.DatabaseError:
         return False
     finally:
@@ -208,8 +250,8 @@ def _is_sound(path: Path) -> bool:
 
 def _set_aside(path: Path) -> Path:
     """Rename a damaged spool with its side files; a technician may still salvage it."""
-    taken = len(list(path.parent.glob(path.name + ".corrupt-*")))
-    aside = path.with_name(f"{path.name}.corrupt-{taken + 1}")
+    names = (path.with_name(f"{path.name}.corrupt-{n}") for n in itertools.count(1))
+    aside = next(name for name in names if not name.exists())
     path.rename(aside)
     for suffix in ("-wal", "-shm"):
         side = path.with_name(path.name + suffix)

@@ -11,7 +11,7 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypeGuard
 
 import msgspec
 
@@ -114,7 +114,7 @@ def load(path: Path) -> Settings:
     except ValueError as error:
         raise SettingsError(f"{path}: not TOML: {error}") from error
     try:
-        settings = msgspec.convert(tree, Settings)
+        settings = msgspec.convert(_anchored(tree, path.resolve().parent), Settings)
         for key, table in (("grpc.listen", settings.grpc), ("http.listen", settings.http)):
             if table is not None:
                 listen(table.listen, key)
@@ -123,6 +123,26 @@ def load(path: Path) -> Settings:
     except SettingsError as error:
         raise SettingsError(f"{path}: {error}") from error
     return settings
+
+
+def _anchored(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The tree with its file names, and a relative SQLite file, taken from ``folder``."""
+    anchored = dict(tree)
+    for name, table in tree.items():
+        if isinstance(table, dict):
+            anchored[name] = {
+                key: str(folder / value) if key.endswith("_file") and _is_text(value) else value
+                for key, value in table.items()
+            }
+    url = tree["archive"].get("url") if isinstance(tree.get("archive"), dict) else None
+    relative = re.fullmatch(r"sqlite:///([^/].*)", url) if _is_text(url) else None
+    if relative:
+        anchored["archive"]["url"] = f"sqlite:///{folder / relative[1]}"
+    return anchored
+
+
+def _is_text(value: object) -> TypeGuard[str]:
+    return isinstance(value, str)
 
 
 def listen(text: str, key: str) -> Listen:

@@ -165,6 +165,17 @@ async def test_a_server_without_a_listing_is_measured_all_the_same():
     assert (target.model, named.model) == ("default", "mine")
 
 
+async def test_a_server_that_compresses_unasked_is_measured_all_the_same():
+    async with EngineServer(Script(gzip=True)) as server:
+        assert (await attach.attach(server.url)).model == "scripted"
+
+
+async def test_a_server_that_hangs_up_is_not_said_to_be_slow():
+    async with EngineServer(Script(fault="refuse")) as server:
+        with pytest.raises(EngineError, match=r"/v1/chat/completions: .*disconnect"):
+            await attach.attach(server.url)
+
+
 async def test_a_refused_request_within_a_listing_server_keeps_its_words():
     script = Script(responses=(Response(400, body=b'{"error":{"message":"bad field"}}'),))
     async with EngineServer(script) as server:

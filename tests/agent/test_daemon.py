@@ -14,12 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
+import psutil
 import pytest
 
 from edgesweep import codec
 from edgesweep.records import Event
 from edgesweep_agent import control
 from edgesweep_agent.errors import DaemonError
+from engine_server import engine_process
 
 AGENT = Path(sys.executable).parent / "edgesweep-agent"
 CONFIG = """
@@ -38,10 +40,17 @@ level = "error"
 KIND, PAYLOAD = codec.encode(Event("test", "a text"))
 
 
+def until(condition, within_s: float = 30.0) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 @contextmanager
-def daemon(tmp_path):
+def daemon(tmp_path, text=CONFIG):
     config = tmp_path / "agent.toml"
-    config.write_text(CONFIG)
+    config.write_text(text)
     command = [AGENT, "serve", "--config", config]
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -137,6 +146,81 @@ def test_a_second_daemon_on_the_same_spool_is_refused(tmp_path):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "another agent has this spool open" in done.stderr
+
+
+def test_a_socket_that_somebody_answers_on_is_not_taken_away(tmp_path):
+    (tmp_path / "b").mkdir()
+    other = tmp_path / "b/agent.toml"
+    other.write_text(CONFIG.replace('"agent.sock"', '"../agent.sock"'))
+    with daemon(tmp_path):
+        command = [AGENT, "serve", "--config", other]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, "another daemon answers" in done.stderr) == (78, True)
+        assert report(tmp_path).device_id == "daemon-1"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ('socket = "agent.sock"', f'socket = "{"x" * 120}"', "control.socket"),
+        ('path = "spool.db"', 'path = "/proc/x/spool.db"', "spool.path /proc/x/spool.db"),
+        ("[log]", '[plans.p]\nfile = "none.toml"\n[log]', "none.toml: No such file"),
+    ],
+)
+def test_what_cannot_be_is_one_line_and_78(tmp_path, key, value, says):
+    config = tmp_path / "agent.toml"
+    config.write_text(CONFIG.replace(key, value))
+    command = [AGENT, "serve", "--config", config]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    assert done.returncode == 78, done.stderr
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def sweeps_of(root: Path) -> list[int]:
+    found = []
+    for process in psutil.process_iter(["pid", "cmdline"]):
+        line = " ".join(process.info["cmdline"] or [])
+        if str(root) in line and "edgesweep_agent.cli" in line:
+            found.append(process.pid)
+    return found
+
+
+def test_a_sweep_ends_with_the_daemon_that_started_it(tmp_path):
+    """Or a restarted daemon would start the plan again beside it."""
+    with engine_process("--ttft-ms", "300", "--tpot-ms", "50") as engine:
+        (tmp_path / "plan.toml").write_text(
+            f'requests = 200\n[[contenders]]\nmode = "attached"\nurl = "{engine.url}"\n'
+        )
+        once = '[plans.p]\nfile = "plan.toml"\nrun = "once"\n[log]'
+        with daemon(tmp_path, CONFIG.replace("[log]", once)) as process:
+            until(lambda: sweeps_of(tmp_path))
+            until(lambda: report(tmp_path).rows_by_kind.get("run"))
+            process.kill()
+        until(lambda: not sweeps_of(tmp_path))
+
+
+def test_two_sweeps_of_one_device_take_turns(tmp_path):
+    with daemon(tmp_path), engine_process("--ttft-ms", "100", "--tpot-ms", "20") as engine:
+        command = [AGENT, "sweep", "--url", engine.url, "--levels", "1", "--config"]
+        command += [tmp_path / "agent.toml", "--submit"]
+        first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        until(lambda: report(tmp_path).rows_by_kind.get("run"))
+        second = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert second.returncode == 1
+        assert "another sweep is running on this device" in second.stderr
+        assert first.wait(30) == 0
+
+
+def test_a_sweep_does_not_begin_without_the_daemon_it_is_for(tmp_path):
+    config = tmp_path / "agent.toml"
+    config.write_text(CONFIG)
+    with engine_process() as engine:
+        command = [AGENT, "sweep", "--url", engine.url, "--submit", "--config", config]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "no daemon answers" in done.stderr
 
 
 def test_an_idle_daemon_uses_no_processor(tmp_path):

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 
 import pytest
 
 from edgesweep.records import Kind
-from edgesweep_agent.errors import SpoolError
+from edgesweep_agent.errors import SettingsError, SpoolError
 from edgesweep_agent.spool import Spool
 
 
@@ -99,6 +100,42 @@ def test_a_damaged_file_is_set_aside_and_a_new_epoch_begins(tmp_path, damage):
     assert again.quarantined.exists()
     assert again.append([(Kind.LEVEL, seal)]) == [(8, 1)]
     again.close()
+
+
+def test_a_spool_that_somebody_holds_is_not_taken_for_a_damaged_one(tmp_path):
+    open_spool(tmp_path).close()
+    holder = sqlite3.connect(tmp_path / "spool.db", isolation_level=None)
+    holder.execute("PRAGMA locking_mode=EXCLUSIVE")
+    holder.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(SpoolError, match="another program"):
+        open_spool(tmp_path, epoch=8)
+    holder.close()
+    again = open_spool(tmp_path, epoch=8)
+    assert (again.epoch, again.quarantined) == (7, None)
+    again.close()
+
+
+def test_a_full_disk_refuses_what_is_new_and_lets_go_of_what_is_delivered(tmp_path):
+    spool = open_spool(tmp_path)
+    spool._db.execute("PRAGMA max_page_count=20")
+    stored = []
+
+    def fill() -> None:
+        while True:
+            stored.extend(spool.append([(Kind.LEVEL, lambda _e, _s: b"x" * 3000)]))
+
+    with pytest.raises(SpoolError, match="full"):
+        fill()
+    assert spool.status().rows == len(stored)
+    spool.settle(stored, [], "")
+    assert spool.append([(Kind.LEVEL, seal)]) == [(7, len(stored) + 1)]
+    spool.close()
+
+
+def test_a_folder_that_cannot_be_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SettingsError, match=r"spool.path .*file/spool.db"):
+        Spool.open(tmp_path / "file/spool.db", new_epoch=lambda: 1)
 
 
 def test_a_plan_that_has_run_stays_finished(tmp_path):

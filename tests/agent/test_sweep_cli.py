@@ -35,7 +35,7 @@ def test_a_sweep_prints_a_table_and_writes_run_and_samples(tmp_path):
         )  # fmt: skip
         timeline = engine.get("/timeline")
     assert done.returncode == 0, done.stderr
-    assert [line.split()[2] for line in done.stdout.splitlines()[1:]] == ["1", "2"]
+    assert [line.split()[1] for line in done.stdout.splitlines()[1:]] == ["1", "2"]
 
     told = json.loads(run.read_text())
     assert told["schema"] == "edgesweep.run/1"
@@ -93,7 +93,9 @@ def test_a_level_cut_by_the_budget_keeps_what_it_measured(tmp_path):
         )  # fmt: skip
     assert "skipped: time_budget" in done.stdout
     assert 1 <= len(lines_of(samples)) < 50
-    assert done.returncode == 0
+    # Nothing was measured to its end: a caller that only looks at the code must know.
+    assert done.returncode == 1
+    assert "not measured within the budget: level 1" in done.stderr
 
 
 def test_the_wrong_model_is_a_usage_error_that_names_the_right_one():
@@ -132,6 +134,11 @@ def test_a_server_that_never_finishes_loading_is_given_up():
         (("--url", "http://h", "--workload", "nope"), "no workload 'nope'"),
         (("--url", "http://h", "--submit"), "--submit needs --config"),
         (("--url", "ftp://h"), "no http:// or https:// address"),
+        (("--url", "http://[::1"), "no http:// or https:// address"),
+        (("--url", "http://127.0.0.1:99999"), "no http:// or https:// address"),
+        (("--url", "http://user:pw@h"), "put a secret into a file"),
+        (("--url", "http://h/?key=s"), "put a secret into a file"),
+        (("--url", "http://h", "--json", "/tmp"), "is a folder"),
     ],
 )
 def test_usage_errors_are_one_line_and_exit_2(options, says):
@@ -146,7 +153,72 @@ def test_a_plan_with_an_unknown_key_names_file_and_key(tmp_path):
     plan.write_text('levls = [1]\n[[contenders]]\nmode = "attached"\nurl = "http://h"\n')
     done = sweep("--plan", str(plan))
     assert done.returncode == 78
-    assert f"{plan}: Object contains unknown field `levls`" in done.stderr
+    assert f"{plan}: levls: unknown key" in done.stderr
+
+
+TWINS = """
+levels = [1]
+requests = 3
+[[contenders]]
+mode = "attached"
+name = "fast"
+url = "{fast}"
+[[contenders]]
+mode = "attached"
+name = "slow"
+url = "{slow}"
+"""
+
+
+def test_two_servers_that_say_the_same_of_themselves_are_two_contenders(tmp_path):
+    run, plan = tmp_path / "run.json", tmp_path / "plan.toml"
+    with engine_process() as fast, engine_process("--ttft-ms", "90") as slow:
+        plan.write_text(TWINS.format(fast=fast.url, slow=slow.url))
+        done = sweep("--plan", str(plan), "--json", str(run))
+        assert done.returncode == 0, done.stderr
+        told = json.loads(run.read_text())
+        assert len({level["contender_id"] for level in told["levels"]}) == 2
+        plan.write_text(TWINS.format(fast=fast.url, slow=fast.url))
+        again = sweep("--plan", str(plan), "--json", str(run))
+    assert again.returncode == 78
+    assert "fast and slow are the same configuration" in again.stderr
+
+
+def test_contenders_that_never_answer_are_told_apart_too(tmp_path):
+    run, plan = tmp_path / "run.json", tmp_path / "plan.toml"
+    plan.write_text(TWINS.format(fast="http://127.0.0.1:9", slow="http://127.0.0.1:10"))
+    assert sweep("--plan", str(plan), "--json", str(run)).returncode == 1
+    told = json.loads(run.read_text())["levels"]
+    assert [level["reason"] for level in told] == ["not_ready", "not_ready"]
+    assert len({level["contender_id"] for level in told}) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "flag"),
+    [(("--tokens", "4"), "short_output"), (("--usage", "none"), "tokens_estimated")],
+)
+def test_answers_that_are_not_what_was_asked_for_are_flagged(tmp_path, options, flag):
+    run = tmp_path / "run.json"
+    with engine_process("--ttft-ms", "5", "--tpot-ms", "1", *options) as engine:
+        sweep("--url", engine.url, "--levels", "1", "--output-tokens", "8", "--json", str(run))
+    (level,) = json.loads(run.read_text())["levels"]
+    assert (level["status"], level["flags"]) == ("flagged", [flag])
+
+
+def test_a_key_is_sent_and_is_nowhere_else(tmp_path):
+    key = tmp_path / "key"
+    key.write_text("s3cr3t-marker\n")
+    out = [tmp_path / "run.json", tmp_path / "samples.jsonl"]
+    with engine_process() as engine:
+        done = sweep(
+            "--url", engine.url, "--levels", "1", "--requests", "2", "--api-key-file", str(key),
+            "--json", str(out[0]), "--samples", str(out[1]),
+        )  # fmt: skip
+    told = done.stdout + done.stderr + "".join(path.read_text() for path in out)
+    assert "s3cr3t-marker" not in told
+    key.write_text("schlüssel")
+    refused = sweep("--url", engine.url, "--api-key-file", str(key))
+    assert "cannot carry" in refused.stderr
 
 
 def test_a_dry_run_measures_nothing():

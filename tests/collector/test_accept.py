@@ -12,7 +12,7 @@ import wire
 from edgesweep.envelope import MAX_PAYLOAD_BYTES, Ack, AckStatus
 from edgesweep.records import Event
 from edgesweep.v1 import transport_pb2 as pb
-from edgesweep_collector.archive.rows import Received
+from edgesweep_collector.archive.rows import Kept, Received
 from edgesweep_collector.counters import Counters
 from edgesweep_collector.errors import ArchiveUnavailable
 from edgesweep_collector.ingest.accept import Acceptor
@@ -44,7 +44,7 @@ class Memory:
         new = []
         for received in batch:
             key = (received.envelope.device_id, received.envelope.epoch, received.envelope.seq)
-            new.append(key not in self.held)
+            new.append(Kept.DUPLICATE if key in self.held else Kept.STORED)
             self.held.append(key)
         return new
 

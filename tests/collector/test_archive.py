@@ -1,4 +1,4 @@
-"""The archive: what append returned True for is there, whatever happens next."""
+"""The archive: what append returned for is there, whatever happens next."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ from edgesweep.records import (
 from edgesweep_collector.archive import schema
 from edgesweep_collector.archive.archive import Archive
 from edgesweep_collector.archive.migrations import MIGRATIONS
-from edgesweep_collector.archive.rows import DeadLetter
+from edgesweep_collector.archive.rows import DeadLetter, Kept
 from edgesweep_collector.errors import ArchiveUnavailable, ArchiveUnusable, SettingsError
+
+STORED, DUPLICATE, CONFLICT = Kept.STORED, Kept.DUPLICATE, Kept.CONFLICT
 
 
 @pytest.fixture
@@ -49,8 +51,8 @@ def _rows(path, query):
 
 def test_a_duplicate_is_told_and_stored_once(archive, path):
     one, two = wire.received(wire.level(1), 1), wire.received(wire.level(2), 2)
-    assert archive.append([one, two, one]) == [True, True, False]
-    assert archive.append([two, wire.received(wire.level(3), 3)]) == [False, True]
+    assert archive.append([one, two, one]) == [STORED, STORED, DUPLICATE]
+    assert archive.append([two, wire.received(wire.level(3), 3)]) == [DUPLICATE, STORED]
     assert _rows(path, "SELECT seq FROM envelopes ORDER BY row_id") == [(1,), (2,), (3,)]
 
 
@@ -61,14 +63,14 @@ def test_the_same_sequence_of_another_device_or_epoch_is_no_duplicate(archive):
         wire.received(wire.level(2), 1, epoch=wire.EPOCH + 1),
         wire.received(wire.level(1, run_id="run-2", device=other), 1, device_id="n97-02"),
     ]
-    assert archive.append(batch) == [True, True, True]
+    assert archive.append(batch) == [STORED, STORED, STORED]
 
 
 def test_the_bytes_are_kept_as_they_came(archive, path):
     # Field order and unknown fields are the sender's business: what came is what is kept.
     raw = wire.raw(wire.level(1), 1) + b"\xa8\x06\x01"
     came = wire.Received(raw, envelope.decode(raw), time.time_ns(), "mqtt")
-    assert archive.append([came]) == [True]
+    assert archive.append([came]) == [STORED]
     assert _rows(path, "SELECT raw, transport FROM envelopes") == [(raw, "mqtt")]
 
 
@@ -76,7 +78,7 @@ def test_everything_is_there_after_a_restart(archive, path):
     archive.append([wire.received(wire.level(1), 1), wire.received(wire.run(), 2)])
     archive.close()
     again = Archive.open(f"sqlite:///{path}", create=False)
-    assert again.append([wire.received(wire.level(1), 1)]) == [False]
+    assert again.append([wire.received(wire.level(1), 1)]) == [DUPLICATE]
     assert [row.level for row in again.levels("run-1")] == [wire.level(1)]
     assert again.run("run-1") == wire.run()
     again.close()
@@ -165,7 +167,7 @@ def test_one_device_cannot_write_into_the_run_of_another(archive, path):
         wire.received(wire.run(device=other, n_levels=9), 2, device_id="n97-02"),
         wire.received(wire.level(4), 3, device_id="n97-02"),
     ]
-    assert archive.append(forged) == [True, True, True]
+    assert archive.append(forged) == [STORED, STORED, STORED]
     assert [row.level.concurrency for row in archive.levels("run-1")] == [1]
     assert archive.run("run-1") == wire.run()
     errors = _rows(path, "SELECT error FROM envelopes WHERE NOT decoded ORDER BY row_id")
@@ -179,7 +181,7 @@ def test_one_device_cannot_write_into_the_run_of_another(archive, path):
 def test_a_payload_that_does_not_decode_is_kept(archive, path):
     broken = wire.received(wire.level(1), 1, payload=b"\xff\xff\xff")
     telemetry = wire.received(wire.level(1), 2, kind=Kind.TELEMETRY)
-    assert archive.append([broken, telemetry, wire.received(wire.level(2), 3)]) == [True] * 3
+    assert archive.append([broken, telemetry, wire.received(wire.level(2), 3)]) == [STORED] * 3
     rows = _rows(path, "SELECT decoded, error <> '', raw FROM envelopes ORDER BY row_id")
     assert [row[:2] for row in rows] == [(0, 1), (0, 1), (1, 0)]
     assert rows[0][2] == broken.raw
@@ -203,7 +205,7 @@ _NOW = 1_800_000_000 * 10**9
 )
 def test_a_bad_clock_is_marked_never_refused(archive, path, wall_ns, clock, effective, trusted):
     came = wire.received(wire.level(1), 1, received_ns=_NOW, wall_ns=wall_ns, clock=clock)
-    assert archive.append([came]) == [True]
+    assert archive.append([came]) == [STORED]
     assert _rows(path, "SELECT effective_wall_ns, clock_trusted FROM envelopes") == [
         (effective, trusted)
     ]
@@ -288,4 +290,20 @@ def test_a_locked_archive_is_unavailable(archive, path):
     with pytest.raises(ArchiveUnavailable, match="locked"):
         archive.append([wire.received(wire.level(1), 1)])
     holder.close()
-    assert archive.append([wire.received(wire.level(1), 1)]) == [True]
+    assert archive.append([wire.received(wire.level(1), 1)]) == [STORED]
+
+
+def test_another_record_under_a_number_that_is_taken_is_no_duplicate(archive):
+    """A spool restored from a copy counts once more from where the copy stood."""
+    assert archive.append([wire.received(wire.level(1), 1)]) == [STORED]
+    other = wire.received(wire.level(2), 1)
+    assert archive.append([other, other]) == [CONFLICT, CONFLICT]
+    assert len(archive.levels_after(0, 9)) == 1
+
+
+def test_a_level_that_comes_in_a_second_envelope_is_noted(archive):
+    """It is kept as it came, and does not take the place of the first."""
+    again = [wire.received(wire.level(1), seq) for seq in (1, 2)]
+    assert archive.append(again) == [STORED, STORED]
+    assert archive.counts_by_kind() == {"level": 2}
+    assert len(archive.levels_after(0, 9)) == 1

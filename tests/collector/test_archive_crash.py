@@ -33,11 +33,12 @@ def _stored(path):
 _WRITER = """
     import sys, wire
     from edgesweep_collector.archive.archive import Archive
+    from edgesweep_collector.archive.rows import Kept
     archive = Archive.open(sys.argv[1])
     seq = int(sys.argv[2])
     while True:
         batch = [wire.received(wire.level(seq + i), seq + i) for i in range(3)]
-        if not all(archive.append(batch)):
+        if set(archive.append(batch)) != {Kept.STORED}:
             sys.exit("a new envelope was taken for a duplicate")
         seq += 3
         print(seq - 1, flush=True)
@@ -68,6 +69,7 @@ def test_what_append_returned_survives_kill_9(path):
 _ON_A_FULL_DISK = """
     import resource, signal, sys, wire
     from edgesweep_collector.archive.archive import Archive
+    from edgesweep_collector.archive.rows import Kept
     from edgesweep_collector.errors import ArchiveUnavailable
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     archive = Archive.open(sys.argv[1])
@@ -81,7 +83,7 @@ _ON_A_FULL_DISK = """
     except ArchiveUnavailable as error:
         print(error)
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
-    assert archive.append([wire.received(wire.level(seq), seq)]) == [True]
+    assert archive.append([wire.received(wire.level(seq), seq)]) == [Kept.STORED]
     assert [row.level.concurrency for row in archive.levels_after(0, 999)] == [*range(1, seq + 1)]
     archive.close()
 """

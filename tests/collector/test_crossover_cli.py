@@ -70,7 +70,7 @@ def test_bad_input_is_one_line_on_stderr_and_exit_2(tmp_path, text, complaint):
     assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr.count("\n") == 1
-    assert result.stderr.startswith(f"{file}: ")
+    assert result.stderr.startswith(f"edgesweep-collector: {file}: ")
     assert complaint in result.stderr
 
 

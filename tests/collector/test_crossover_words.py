@@ -37,6 +37,7 @@ SENTENCES = [
     ("A-B", {}, ["somewhere between 1 and 4", "no valid result of vLLM at 2"]),
     ("BB", {}, ["vLLM leads llama.cpp at every level measured, by 25 %", "measured 1 to 2"]),
     ("BTTB", {}, ["vLLM leads llama.cpp at 1 and 8 (tied at 2 and 4), by 25 %"]),
+    ("BB-", {}, ["leads llama.cpp wherever both have a valid result", "use vLLM from 1 to 2"]),
     ("TB", {}, ["tie at first, then vLLM leads from about", "use vLLM from 2, either below"]),
     ("BT", {}, ["then ties with llama.cpp", "use vLLM up to 1, either beyond"]),
     ("TT", {}, ["within 5 % of each other"]),
@@ -71,7 +72,13 @@ def test_a_class_is_spoken_of_from_three_units_on(count, scope):
 
 def test_a_class_answer_gives_interval_units_range_and_tie_band():
     sentence = said("AAB", 3)
-    for part in ("95 % interval", "3 units", "measured 1 to 4", "within 5 % from", "per unit"):
+    for part in (
+        "95 % interval",
+        "3 units",
+        "measured 1 to 4",
+        "within 5 % of each other from",
+        "per unit",
+    ):
         assert part in sentence
     assert "one unit speaks for itself" not in sentence
 

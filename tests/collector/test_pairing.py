@@ -25,7 +25,7 @@ def level(contender, concurrency, tok_s, *, device="d1", session=1, status="vali
         "device": Device(device, "class-1", more.pop("state", "")),
         "contender": contender,
         "session": session,
-        "workload": Workload(more.pop("workload", "w"), 64, 32),
+        "workload": Workload(more.pop("workload", "w"), more.pop("tokens", 64), 32),
         "concurrency": concurrency,
         "status": LevelStatus(status),
         "started_wall_ns": 1,
@@ -68,6 +68,7 @@ def test_the_two_may_be_named_by_name_or_id():
         (PLAIN, ("Q4", "Q4"), "two contenders"),
         ([*PLAIN, level(A, 4, 1.0, workload="other")], None, "different cells"),
         ([*PLAIN, level(A, 4, 1.0, state="15w")], None, "class-1 / 15w / w"),
+        ([*PLAIN, level(A, 4, 1.0, tokens=9)], None, "9 in, 32 out"),
     ],
 )
 def test_what_cannot_be_compared_says_what_there_is(levels, names, says):
@@ -115,6 +116,19 @@ def test_a_distribution_is_compared_by_its_median_if_it_has_one():
     asked = problem(pair(levels), "ttft_s")
     assert (dict(asked.units[0].a), dict(asked.units[0].b)) == ({}, {1: (0.09,)})
     assert not asked.higher_is_better
+
+
+@pytest.mark.parametrize("figure", [float("nan"), float("inf"), 1e300, 0.0, -1.0])
+def test_what_was_never_measured_enters_no_curve(figure):
+    assert value(level(A, 1, figure), "output_tokens_per_s") is None
+
+
+def test_contenders_of_one_name_are_told_apart_by_their_ids():
+    twin = Contender("Q4", "llama.cpp", model="other")
+    levels = [level(A, 1, 1.0), level(twin, 1, 2.0)]
+    asked = problem(pair(levels), "output_tokens_per_s")
+    assert asked.engine_a == f"Q4 ({A.id[:8]})"
+    assert asked.engine_b == f"Q4 ({twin.id[:8]})"
 
 
 @pytest.mark.parametrize("metric", ["nope", "window_s", "prompt_tokens"])

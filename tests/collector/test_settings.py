@@ -23,9 +23,10 @@ def file(tmp_path):
     return written
 
 
-def test_the_least_is_an_archive(file):
-    settings = load(file(_ARCHIVE))
-    assert settings.archive.url == "sqlite:///a.db"
+def test_the_least_is_an_archive_taken_from_the_folder_of_the_file(file):
+    path = file(_ARCHIVE)
+    settings = load(path)
+    assert settings.archive.url == f"sqlite:///{path.parent / 'a.db'}"
     assert (settings.grpc, settings.mqtt, settings.influx, settings.http) == (None,) * 4
     assert settings.log.level == "info"
 

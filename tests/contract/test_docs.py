@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,11 @@ from edgesweep_agent.settings import load as load_agent
 from edgesweep_collector import cli as collector_cli
 from edgesweep_collector.settings import Settings as CollectorSettings
 from edgesweep_collector.settings import load as load_collector
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = "\n".join(path.read_text() for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -76,6 +82,27 @@ def test_the_folders_of_the_architecture_page_exist():
     page = (ROOT / "docs/architecture.md").read_text()
     for folder in re.findall(r"(?m)^\| `([a-z_/]+/)` \|", page):
         assert (ROOT / folder).is_dir(), folder
+
+
+def test_the_lock_holds_everything_that_is_asked_for():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
+    asked = [*project["dependency-groups"]["dev"], *extras["agent"], *extras["collector"]]
+    locked = set(re.findall(r"(?m)^([a-z0-9-]+)==", (ROOT / "requirements/dev.txt").read_text()))
+    names = {re.match(r"[A-Za-z0-9-]+", entry)[0].lower() for entry in asked}
+    assert names <= locked
+
+
+def test_the_lock_names_no_index():
+    for path in (ROOT / "requirements").glob("*.txt"):
+        assert not re.search(r"(?m)^-|://", path.read_text()), path
+
+
+def test_the_examples_reach_each_other():
+    agent = load_agent(ROOT / "agent/agent.example.toml", AgentSettings)
+    collector = load_collector(ROOT / "collector/collector.example.toml")
+    assert agent.uplink.address == collector.grpc.listen
+    assert collector.http.listen in (ROOT / "docs/real-path.md").read_text()
 
 
 def test_links_within_the_docs_lead_somewhere():

@@ -12,26 +12,41 @@ from edgesweep_agent.errors import AgentError
 
 from . import probe, serve, spool, sweep
 
-_EPILOG = """Examples:
-
+# Click keeps the lines of a block that begins with \b as they are.
+_EXAMPLES = {
+    "": """\b
+Examples:
   edgesweep-agent sweep --url http://127.0.0.1:8080
-
   edgesweep-agent sweep --plan plan.toml --json run.json --samples samples.jsonl
-
-  edgesweep-agent serve --config agent.toml
-"""
+  edgesweep-agent serve --config agent.toml""",
+    "sweep": """\b
+Examples:
+  edgesweep-agent sweep --url http://127.0.0.1:8080
+  edgesweep-agent sweep --url http://127.0.0.1:8000 --model NAME --levels 1,2,4,8 \\
+      --workload chat-512-128 --budget 1h --json run.json
+  edgesweep-agent sweep --plan plan.toml --submit --config agent.toml
+  edgesweep-agent sweep --plan plan.toml --dry-run""",
+    "probe": """\b
+Examples:
+  edgesweep-agent probe http://127.0.0.1:8080
+  edgesweep-agent probe http://127.0.0.1:8000 --json""",
+    "serve": """\b
+Example:
+  edgesweep-agent serve --config /etc/edgesweep/agent.toml""",
+}
 
 app = typer.Typer(
     name="edgesweep-agent",
     help="Sweep the local inference engine over concurrency, and deliver what was measured.",
-    epilog=_EPILOG,
+    epilog=_EXAMPLES[""],
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
-app.command("sweep")(sweep.sweep)
-app.command("probe")(probe.probe)
-app.command("serve")(serve.serve)
+app.command("sweep", epilog=_EXAMPLES["sweep"])(sweep.sweep)
+app.command("probe", epilog=_EXAMPLES["probe"])(probe.probe)
+app.command("serve", epilog=_EXAMPLES["serve"])(serve.serve)
 app.add_typer(spool.app, name="spool")
 
 
@@ -58,3 +73,6 @@ def main() -> None:
     except AgentError as error:
         typer.echo(f"edgesweep-agent: {error}", err=True)
         sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        typer.echo("edgesweep-agent: interrupted before anything was measured", err=True)
+        sys.exit(130)

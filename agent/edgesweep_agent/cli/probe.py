@@ -10,7 +10,7 @@ import anyio
 import typer
 
 from edgesweep_agent import attach
-from edgesweep_agent.settings import read_secret
+from edgesweep_agent.settings import read_header
 
 if TYPE_CHECKING:
     from edgesweep_agent.engines.base import Facts
@@ -26,7 +26,7 @@ def probe(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Tell which engine answers at URL, without asking it to generate anything."""
-    key = read_secret(api_key_file)
+    key = read_header(api_key_file)
 
     async def ask() -> Facts:
         _, facts = await attach.look(attach.normalise(url), api_key=key)

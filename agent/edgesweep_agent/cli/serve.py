@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from edgesweep import logs
-from edgesweep_agent.settings import load_settings
+from edgesweep_agent.plan import SweepPlan
+from edgesweep_agent.settings import load, load_settings
 
 
 def serve(
@@ -22,6 +23,8 @@ def serve(
     archive has it, across restarts of either side.
     """
     settings = load_settings(config)
+    for plan in settings.plans.values():
+        load(plan.file, SweepPlan)
     logs.to_stderr(settings.log.level)
     # Imported late: the transports are heavy, and a bad configuration should say so at once.
     from edgesweep_agent import daemon  # noqa: PLC0415

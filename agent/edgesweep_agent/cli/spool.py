@@ -13,7 +13,9 @@ import typer
 from edgesweep_agent import control
 from edgesweep_agent.settings import load_settings
 
-app = typer.Typer(help="What the daemon still holds, and whether it can deliver.")
+app = typer.Typer(
+    help="What the daemon still holds, and whether it can deliver.", rich_markup_mode=None
+)
 
 
 @app.callback()

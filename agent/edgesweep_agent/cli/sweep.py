@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,11 +18,12 @@ from edgesweep_agent import device
 from edgesweep_agent.attach import Patience
 from edgesweep_agent.errors import AgentError, UsageError
 from edgesweep_agent.plan import AttachedSpec, Shape, SweepPlan
-from edgesweep_agent.settings import Settings, load, load_settings
+from edgesweep_agent.settings import Settings, load, load_settings, readable
 from edgesweep_agent.sweep.files import RunFile, SamplesFile
-from edgesweep_agent.sweep.recorder import Recorder, Recorders
+from edgesweep_agent.sweep.recorder import Keeper, Recorders
 from edgesweep_agent.sweep.run import Outcome, Sweep
 from edgesweep_agent.sweep.submit import Submitter
+from edgesweep_agent.turn import PARENT, end_with, turn
 from edgesweep_agent.workloads.registry import QUICK, WORKLOADS
 
 from . import options
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from edgesweep.records import Device
+
+
+TURN_WAIT_S = 60.0
+_MEASURED = frozenset({LevelStatus.VALID, LevelStatus.FLAGGED})
 
 
 def sweep(  # noqa: PLR0913, PLR0917 - each one is an option of the command line
@@ -61,28 +67,43 @@ def sweep(  # noqa: PLR0913, PLR0917 - each one is an option of the command line
         raise UsageError("--submit needs --config FILE: the daemon to hand the results to")
     overrides = {"levels": _levels(levels), "requests": requests, "budget": budget}
     shape = _shape(workload, prompt_tokens, output_tokens)
-    chosen = _override(_chosen(url, plan, model, api_key_file), shape, overrides)
+    settings = load_settings(config) if config else None
+    chosen = _override(_chosen(url, plan, model, api_key_file, settings), shape, overrides)
     if dry_run:
         _print_plan(chosen)
         return
-    settings = load_settings(config) if config else None
     files = _files(json_file, samples, keep_text=keep_text)
     if submit and settings is not None:
         files.append(Submitter(settings.control.socket))
     patience = Patience() if wait is None else Patience(loading_s=wait, refused_s=wait)
-    raise typer.Exit(_run(chosen, _device(settings), files, patience, keep_text=keep_text))
+    with _turn(settings):
+        code = _run(chosen, _device(settings), files, patience, keep_text=keep_text)
+    raise typer.Exit(code)
+
+
+def _plan_file(plan: Path, settings: Settings | None) -> Path:
+    """A file, or what the daemon's configuration calls by that name."""
+    named = settings.plans.get(str(plan)) if settings is not None else None
+    return plan if named is None or plan.exists() else named.file
 
 
 def _chosen(
-    url: str | None, plan: Path | None, model: str | None, api_key_file: Path | None
+    url: str | None,
+    plan: Path | None,
+    model: str | None,
+    api_key_file: Path | None,
+    settings: Settings | None,
 ) -> SweepPlan:
     if plan is not None:
         if url is not None or model is not None or api_key_file is not None:
             raise UsageError("give --plan, or --url with its options, not both")
-        return load(plan, SweepPlan)
+        return load(_plan_file(plan, settings), SweepPlan)
     if url is None:
         raise UsageError("nothing to measure: give --url http://HOST:PORT, or --plan FILE")
-    return _quick(AttachedSpec(url=url, model=model, api_key_file=api_key_file))
+    try:
+        return _quick(AttachedSpec(url=url, model=model, api_key_file=api_key_file))
+    except ValueError as error:
+        raise UsageError(f"--{error}") from error
 
 
 def _quick(contender: AttachedSpec) -> SweepPlan:
@@ -126,7 +147,9 @@ def _override(plan: SweepPlan, shape: Shape | None, values: Mapping[str, object]
         return msgspec.convert(
             msgspec.to_builtins(built, enc_hook=str), SweepPlan, dec_hook=_as_path
         )
-    except (ValueError, msgspec.ValidationError) as error:
+    except msgspec.ValidationError as error:
+        raise UsageError(readable(str(error))) from error
+    except ValueError as error:
         raise UsageError(str(error)) from error
 
 
@@ -136,12 +159,14 @@ def _as_path(kind: type, value: object) -> object:
     raise TypeError(f"{kind} is no type of a plan")
 
 
-def _files(json_file: Path | None, samples: Path | None, *, keep_text: bool) -> list[Recorder]:
+def _files(json_file: Path | None, samples: Path | None, *, keep_text: bool) -> list[Keeper]:
     try:
         for path in (json_file, samples):
             if path is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
-        found: list[Recorder] = [] if json_file is None else [RunFile(json_file)]
+                if path.is_dir():
+                    raise UsageError(f"{path} is a folder; name a file in it")
+        found: list[Keeper] = [] if json_file is None else [RunFile(json_file)]
         return found if samples is None else [*found, SamplesFile(samples, keep_text)]
     except OSError as error:
         raise UsageError(f"{error.filename}: {error.strerror}; choose another file") from error
@@ -153,10 +178,22 @@ def _device(settings: Settings | None) -> Device:
     return device.describe(settings.device.id, settings.device.labels)
 
 
+def _turn(settings: Settings | None) -> AbstractContextManager[None]:
+    """The device's turn; a sweep without a configuration knows of no device to share."""
+    if settings is None:
+        return nullcontext()
+    parent = os.environ.get(PARENT)
+    if parent is not None:
+        end_with(int(parent))
+    lock = settings.control.socket.with_name(settings.control.socket.name + ".sweep")
+    # One that lost its daemon takes a while to stop its engine.
+    return turn(lock, wait_s=TURN_WAIT_S if parent else 0.0)
+
+
 def _run(
     plan: SweepPlan,
     about: Device,
-    files: list[Recorder],
+    files: list[Keeper],
     patience: Patience,
     *,
     keep_text: bool,
@@ -166,15 +203,17 @@ def _run(
         table = stack.enter_context(LiveTable(Console()))
         job = Sweep(plan, about, Recorders((*files, table)), patience, keep_text=keep_text)
         outcome = anyio.run(_until_signal, job, caught)
-    for error in outcome.errors:
-        typer.echo(f"edgesweep-agent: {error}", err=True)
+    problems = [recorder.problem for recorder in files if recorder.problem]
+    for line in (*table.failures, *(str(error) for error in outcome.errors), *problems):
+        typer.echo(f"edgesweep-agent: {line}", err=True)
     if caught:
-        n = sum(level.n_ok > 0 for level in outcome.levels)
+        n = sum(level.status in _MEASURED for level in outcome.levels)
         kept = ", ".join(str(f.path) for f in files if isinstance(f, RunFile | SamplesFile))
         where = f" in {kept}" if kept else " (give --json FILE to keep them)"
-        typer.echo(f"interrupted: {n} measured levels kept{where}", err=True)
+        levels = "level" if n == 1 else "levels"
+        typer.echo(f"interrupted: {n} measured {levels} kept{where}", err=True)
         return 128 + caught[0]
-    return _exit_code(outcome)
+    return max(_exit_code(outcome), 1 if problems else 0)
 
 
 async def _until_signal(job: Sweep, caught: list[int]) -> Outcome:
@@ -206,12 +245,11 @@ def _exit_code(outcome: Outcome) -> int:
         return max(error.exit_code for error in outcome.errors)
     if any(level.status is LevelStatus.FAILED for level in outcome.levels):
         return 1
-    if not any(level.n_ok for level in outcome.levels):
-        typer.echo(
-            "edgesweep-agent: no level ended within the budget; give a larger --budget", err=True
-        )
-        return 1
-    return 0
+    missed = [x.concurrency for x in outcome.levels if x.reason == "time_budget"]
+    if missed:
+        which = ", ".join(str(concurrency) for concurrency in dict.fromkeys(missed))
+        typer.echo(f"not measured within the budget: level {which}; --budget gives more", err=True)
+    return 0 if any(level.status in _MEASURED for level in outcome.levels) else 1
 
 
 def _print_plan(plan: SweepPlan) -> None:

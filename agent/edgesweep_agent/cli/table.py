@@ -52,6 +52,14 @@ class LiveTable:
     _levels: list[LevelResult] = field(default_factory=list)
     _progress: Progress | None = None
     _live: Live | None = None
+    _told: str = ""
+    _name_width: int = 0
+    _failures: list[str] = field(default_factory=list)
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """What failed at which level, with the server's own words, a line each."""
+        return tuple(self._failures)
 
     def __enter__(self) -> Self:
         """Begin to draw."""
@@ -71,20 +79,26 @@ class LiveTable:
     async def on_run(self, _run: Run) -> None:
         """The table shows levels."""
 
-    async def on_level(self, level: LevelResult, _samples: Sequence[Sample]) -> None:
+    async def on_level(self, level: LevelResult, samples: Sequence[Sample]) -> None:
         """Add a line."""
+        self._failures.extend(_failure(level, samples))
         if self._live is None and not self._levels:
+            self._name_width = max(_COLUMNS["contender"], len(level.contender.name))
             self._line(tuple(_COLUMNS))
         self._levels.append(level)
         if self._live is None:
             self._line(tuple(str(cell) for cell in row(level)))
 
     def on_progress(self, progress: Progress) -> None:
-        """Show what happens just now."""
+        """Show what happens just now; where nothing is drawn, what is waited for is told once."""
         self._progress = progress
+        if self._live is None and progress.concurrency is None and progress.text != self._told:
+            self._told = progress.text
+            self.console.out(_now(progress), highlight=False)
 
     def _draw(self) -> Group:
-        return Group(self._table(), *([Text(_now(self._progress))] if self._progress else []))
+        table = [self._table()] if self._levels else []
+        return Group(*table, *([Text(_now(self._progress))] if self._progress else []))
 
     def _table(self) -> Table:
         table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
@@ -98,11 +112,24 @@ class LiveTable:
         return table
 
     def _line(self, cells: tuple[str, ...]) -> None:
+        widths = _COLUMNS | {"contender": self._name_width}
         padded = (
             cell.ljust(width) if name in _TEXT_COLUMNS else cell.rjust(width)
-            for (name, width), cell in zip(_COLUMNS.items(), cells, strict=True)
+            for (name, width), cell in zip(widths.items(), cells, strict=True)
         )
         self.console.out(" ".join(padded).rstrip(), highlight=False)
+
+
+def _failure(level: LevelResult, samples: Sequence[Sample]) -> list[str]:
+    """The commonest failure of a level in one line; none if nothing failed."""
+    if not level.failed_by:
+        return []
+    reason, count = max(level.failed_by.items(), key=lambda item: item[1])
+    details = (sample.detail for sample in samples if sample.reason == reason and sample.detail)
+    said = f": {detail}" if (detail := next(details, "")) else ""
+    total = level.n_ok + level.n_failed
+    where = f"{level.contender.name}, level {level.concurrency}"
+    return [f"{where}: {count} of {total} requests failed, {reason}{said}"]
 
 
 def row(level: LevelResult) -> tuple[str | Text, ...]:

@@ -110,10 +110,14 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
+_MOST_TOKENS = 2**31
+"""No context is this long: a server that says so does not count."""
+
+
 def _count(value: object) -> int | None:
     """A token count; gateways written in JavaScript or Lua may send 12 as 12.0."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
         return None
-    return value if value >= 0 else None
+    return value if 0 <= value <= _MOST_TOKENS else None

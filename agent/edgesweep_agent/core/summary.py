@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import chain
@@ -14,12 +15,12 @@ from edgesweep.records import Distribution, Flag, LevelStatus, Sample
 from .window import Window, emissions, peak_in_flight, steady_window, whole_window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 BLOCKS = 10
 """Equal parts of the steady window, so that drift within a level shows."""
 ERRORS_THRESHOLD = 0.01
-SHORT_THRESHOLD = 0.01
+LENGTH_THRESHOLD = 0.01
 
 _ESTIMATE = "estimate"
 _PER_REQUEST = ("ttft_s", "ttfr_s", "first_content_s", "tpot_s", "icl_s", "e2e_s", "queue_s")
@@ -105,21 +106,24 @@ def _flags(samples: Sequence[Sample], ok: Sequence[Sample], asked: Sequence[int]
         yield Flag("errors", share, ERRORS_THRESHOLD)
     if estimated := sum(sample.token_source == _ESTIMATE for sample in ok):
         yield Flag("tokens_estimated", estimated / len(ok), 0.0, "the engine sends no counts")
-    if ok and (share := _short_share(ok, asked)) > SHORT_THRESHOLD:
-        yield Flag("short_output", share, SHORT_THRESHOLD)
+    for name, other_length in (("short_output", operator.lt), ("long_output", operator.gt)):
+        if ok and (share := _share(ok, asked, other_length)) > LENGTH_THRESHOLD:
+            yield Flag(name, share, LENGTH_THRESHOLD)
     if buffered := sum("stream_buffered" in sample.flags for sample in ok):
         yield Flag("stream_buffered", buffered / len(ok), 0.0, "something joins the chunks")
 
 
-def _short_share(ok: Sequence[Sample], asked: Sequence[int]) -> float:
-    """Answers shorter than asked for; an estimated length proves nothing."""
-    short = sum(
+def _share(
+    ok: Sequence[Sample], asked: Sequence[int], other_length: Callable[[int, int], bool]
+) -> float:
+    """Answers shorter, or longer, than asked for; an estimated length proves nothing."""
+    found = sum(
         sample.index < len(asked)
         and sample.token_source != _ESTIMATE
-        and (sample.output_tokens or 0) < asked[sample.index]
+        and other_length(sample.output_tokens or 0, asked[sample.index])
         for sample in ok
     )
-    return short / len(ok)
+    return found / len(ok)
 
 
 def _distributions(ok: Sequence[Sample]) -> dict[str, Distribution]:

@@ -31,6 +31,4 @@ def server_version() -> str:
     try:
         return f"xllamacpp {version('xllamacpp')}"
     except PackageNotFoundError as error:
-        raise LaunchError(
-            "xllamacpp is not installed: pip install 'edgesweep[llamacpp]'"
-        ) from error
+        raise LaunchError("xllamacpp is not installed: pip install xllamacpp") from error

@@ -20,7 +20,7 @@ _PR_SET_PDEATHSIG = 1
 def main() -> None:
     """Serve until SIGTERM or SIGINT, or until the parent is gone."""
     arguments = _parse()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
     server = xllamacpp.Server(_parameters(arguments))
     print(f"listening on {server.listening_address}", flush=True)

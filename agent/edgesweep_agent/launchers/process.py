@@ -59,7 +59,8 @@ class ServerProcess:
 
     def _tail(self) -> str:
         lines = self._log.read_bytes()[-_LOG_TAIL_BYTES:].decode("utf-8", "replace").splitlines()
-        return " | ".join(line.strip() for line in lines[-4:])
+        words = [line.strip() for line in lines if line.strip(" ^~")]
+        return " | ".join(words[-2:])
 
 
 class ProcessLauncher:

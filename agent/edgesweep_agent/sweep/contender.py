@@ -18,7 +18,7 @@ from edgesweep_agent.engines.registry import COMMANDS, VERSIONS
 from edgesweep_agent.errors import EngineError, LaunchError, SettingsError
 from edgesweep_agent.launchers.registry import LAUNCHERS
 from edgesweep_agent.plan import AttachedSpec, ContenderSpec, ManagedSpec
-from edgesweep_agent.settings import read_secret
+from edgesweep_agent.settings import read_header
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -38,6 +38,23 @@ def label(spec: ContenderSpec) -> str:
     if spec.name:
         return spec.name
     return spec.url if isinstance(spec, AttachedSpec) else spec.model.stem
+
+
+def planned(spec: ContenderSpec) -> Contender:
+    """A contender as its plan describes it, for one that could not be asked."""
+    if isinstance(spec, AttachedSpec):
+        settings = {"endpoint": spec.url}
+        return Contender(label(spec), "unknown", model=spec.model or "", settings=settings)
+    return Contender(
+        name=label(spec),
+        engine=spec.engine,
+        model=spec.model.name,
+        slots=spec.slots,
+        context_per_request=spec.context_per_request,
+        managed=True,
+        launcher=spec.launcher,
+        settings=_settings(spec),
+    )
 
 
 @asynccontextmanager
@@ -76,13 +93,13 @@ async def _attached(
     target = await attach.attach(
         attach.normalise(spec.url),
         model=spec.model,
-        api_key=read_secret(spec.api_key_file),
+        api_key=read_header(spec.api_key_file),
         patience=patience,
         waiting=waiting,
     )
     facts = target.facts
     contender = Contender(
-        name=label(spec) if spec.name else f"{facts.engine} {_short(target.model)}",
+        name=spec.name or _short(target.model),
         engine=facts.engine,
         engine_version=facts.version,
         build=facts.build,
@@ -90,6 +107,8 @@ async def _attached(
         weight_format=facts.weight_format,
         slots=facts.slots,
         context_per_request=facts.context_per_request,
+        # Two servers that say the same of themselves may differ in what they do not say.
+        settings={"endpoint": target.url},
     )
     return Ready(contender, target, lambda: None)
 
@@ -147,8 +166,12 @@ async def _describe_managed(spec: ManagedSpec, target: Target) -> Contender:
         context_per_request=target.facts.context_per_request,
         managed=True,
         launcher=spec.launcher,
-        settings={} if spec.threads is None else {"threads": str(spec.threads)},
+        settings=_settings(spec),
     )
+
+
+def _settings(spec: ManagedSpec) -> dict[str, str]:
+    return {} if spec.threads is None else {"threads": str(spec.threads)}
 
 
 def _sha256(path: Path) -> str:
@@ -161,4 +184,4 @@ def _sha256(path: Path) -> str:
 
 def _short(model: str) -> str:
     """A model's name without the folders of the machine that serves it."""
-    return Path(model).name
+    return Path(model).name.encode("utf-8", "replace").decode()

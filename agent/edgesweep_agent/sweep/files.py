@@ -29,6 +29,7 @@ class RunFile:
     path: Path
     _run: Run | None = None
     _levels: list[LevelResult] = field(default_factory=list)
+    problem: str = ""
 
     async def on_run(self, run: Run) -> None:
         """Take the snapshot."""
@@ -48,8 +49,14 @@ class RunFile:
             return
         text = json.dumps(run_object(self._run, self._levels), indent=2, allow_nan=False)
         beside = self.path.with_name(self.path.name + ".tmp")
-        beside.write_text(text + "\n", encoding="utf-8")
-        beside.replace(self.path)
+        try:
+            beside.write_text(text + "\n", encoding="utf-8")
+            beside.replace(self.path)
+        except OSError as error:
+            # The sweep goes on: what it measures may still be wanted elsewhere.
+            self.problem = f"{self.path} is not up to date: {error.strerror}"
+        else:
+            self.problem = ""
 
 
 @dataclass(slots=True)
@@ -58,6 +65,7 @@ class SamplesFile:
 
     path: Path
     keep_text: bool
+    problem: str = ""
 
     def __post_init__(self) -> None:
         """Begin an empty file: a run's samples are not mixed with another's."""
@@ -72,8 +80,11 @@ class SamplesFile:
             json.dumps(sample_object(level, sample, keep_text=self.keep_text), allow_nan=False)
             for sample in samples
         )
-        with self.path.open("a", encoding="utf-8") as file:
-            file.writelines(line + "\n" for line in lines)
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.writelines(line + "\n" for line in lines)
+        except OSError as error:
+            self.problem = f"{self.path} lacks requests: {error.strerror}"
 
     def on_progress(self, _progress: Progress) -> None:
         """Nothing to write."""

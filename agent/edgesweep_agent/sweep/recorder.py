@@ -35,6 +35,16 @@ class Recorder(Protocol):
         """Something moved; called often, must be cheap."""
 
 
+class Keeper(Recorder, Protocol):
+    """A recorder that keeps results somewhere, and may fail to.
+
+    Attributes:
+        problem: What is not kept, for people; or "".
+    """
+
+    problem: str
+
+
 @dataclass(frozen=True, slots=True)
 class Recorders:
     """Several recorders as one, told in their order."""

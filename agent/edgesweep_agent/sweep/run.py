@@ -13,9 +13,15 @@ import msgspec
 from edgesweep.records import Contender, LevelStatus, Run, RunState
 from edgesweep_agent.core.budget import LevelCost, expected_s, fits
 from edgesweep_agent.core.ids import uuid7
-from edgesweep_agent.errors import AgentError, UsageError
+from edgesweep_agent.errors import (
+    AgentError,
+    EngineError,
+    LaunchError,
+    SettingsError,
+    UsageError,
+)
 
-from .contender import label, open_contender
+from .contender import label, open_contender, planned
 from .level import LevelSpec, bare, measure
 from .recorder import Progress
 
@@ -82,20 +88,19 @@ class Sweep:
         return Outcome(snapshot, tuple(self._levels), tuple(self._errors))
 
     async def _contender(self, spec: ContenderSpec, session: int) -> None:
-        name = label(spec)
         if (reason := self._over()) is not None:
-            await self._skip(self.plan.levels, Contender(name, "unknown"), session, reason)
+            await self._skip(self.plan.levels, planned(spec), session, reason)
             return
         try:
             with anyio.CancelScope() as self._waiting:
                 await self._open_and_measure(spec, session)
-        except AgentError as error:
+        except (EngineError, LaunchError, SettingsError, UsageError) as error:
             self._errors.append(error)
             if len(self.plan.contenders) == 1 and not self._levels:
                 return
-            await self._fail_all(Contender(name, "unknown"), session, error)
+            await self._fail_all(planned(spec), session, error)
         if self._waiting is not None and self._waiting.cancelled_caught:
-            await self._skip(self.plan.levels, Contender(name, "unknown"), session, "interrupted")
+            await self._skip(self.plan.levels, planned(spec), session, "interrupted")
 
     async def _open_and_measure(self, spec: ContenderSpec, session: int) -> None:
         name = label(spec)
@@ -106,8 +111,29 @@ class Sweep:
             waiting=lambda text, _s: self.recorder.on_progress(Progress(name, text)),
         ) as ready:
             self._waiting = None
+            self._check_fits(ready)
+            self._check_alone(ready)
             self._contenders[ready.contender.id] = ready.contender
             await self._session(ready, session)
+
+    def _check_fits(self, ready: Ready) -> None:
+        """Refuse what the server would: better one line now than every request later."""
+        shape, room = self.plan.workload, ready.contender.context_per_request
+        asked = shape.prompt_tokens + shape.output_tokens
+        if room is not None and asked > room:
+            raise UsageError(
+                f"{ready.contender.name}: {shape.prompt_tokens} prompt and {shape.output_tokens} "
+                f"output tokens are {asked}, a request may use {room}: choose a smaller workload, "
+                "or give the server more context per slot"
+            )
+
+    def _check_alone(self, ready: Ready) -> None:
+        """Refuse a second contender that is the first one: their levels could not be told apart."""
+        twin = self._contenders.get(ready.contender.id)
+        if twin is not None and twin.name != ready.contender.name:
+            raise SettingsError(
+                f"contenders {twin.name} and {ready.contender.name} are the same configuration"
+            )
 
     async def _end_waiting_when_stopped(self) -> None:
         """A stop ends the wait for an engine at once; a level ends itself, keeping its samples."""

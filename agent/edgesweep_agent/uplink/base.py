@@ -17,7 +17,13 @@ class UplinkDown(Exception):  # noqa: N818 - it is a state that passes, not an e
 
 
 class Link(Protocol):
-    """One live connection."""
+    """One live connection.
+
+    Attributes:
+        trouble: What keeps it from being of use although it is up, for people; or "".
+    """
+
+    trouble: str
 
     async def send(self, parcel: Parcel) -> None:
         """Hand one parcel to the transport; returning promises nothing about its arrival.

@@ -13,17 +13,21 @@ from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
+from edgesweep_agent.errors import SpoolError
+
 from .base import UplinkDown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from edgesweep.delivery import Delivery, Key, Parcel
+    from edgesweep.delivery import Delivery, Key, Parcel, Settlement
 
     from .base import Link, Uplink
 
 _log = logging.getLogger(__name__)
 
+SPOOL_PAUSE_S = 10.0
+"""How long nothing is asked of a spool whose disk is full."""
 LINGER_S = 1.0
 """How long an idle drain sleeps when nobody wakes it."""
 
@@ -84,6 +88,7 @@ class Drain:
                 while True:
                     await self._send_due(link)
                     await self._linger()
+                    self._now("connected", link.trouble)
             except UplinkDown as down:
                 problem = down
                 tasks.cancel_scope.cancel()
@@ -102,13 +107,21 @@ class Drain:
             async with self._turn:
                 settled = self.delivery.acked(ack, self.clock())
                 if settled.delivered or settled.rejected:
-                    await self.outbox.settle(settled.delivered, settled.rejected, settled.reason)
+                    await self._delete(settled)
             if settled.rejected:
                 _log.error(
                     "the collector refused records",
                     extra={"reason": settled.reason, "seqs": [key[1] for key in settled.rejected]},
                 )
             self.wake()
+
+    async def _delete(self, settled: Settlement) -> None:
+        try:
+            await self.outbox.settle(settled.delivered, settled.rejected, settled.reason)
+        except SpoolError as error:
+            # They are archived, and will be found to be when they are sent again.
+            _log.warning("delivered records cannot be deleted: %s", error)
+            await anyio.sleep(SPOOL_PAUSE_S)
 
     async def _send_due(self, link: Link) -> None:
         async with self._turn:
@@ -126,5 +139,7 @@ class Drain:
 
     def _now(self, state: str, detail: str) -> None:
         if (state, detail) != (self.state, self.detail):
-            _log.info("uplink %s", state, extra={"uplink": self.uplink.name, "detail": detail})
+            level = logging.WARNING if detail else logging.INFO
+            extra = {"uplink": self.uplink.name, "detail": detail}
+            _log.log(level, "uplink %s", state, extra=extra)
         self.state, self.detail = state, detail

@@ -37,6 +37,8 @@ _OPTIONS = (
 class GrpcLink:
     """One live stream. The bytes sent are the spooled bytes, untouched."""
 
+    trouble = ""
+
     def __init__(self, call: grpc.aio.StreamStreamCall[bytes, bytes]) -> None:
         self._call = call
 

@@ -55,6 +55,8 @@ class MqttLink:
     def __init__(self, client: paho.Client, device_id: str) -> None:
         self._client = client
         self._device_id = device_id
+        self.trouble = ""
+        self._sent: set[int] = set()
         self._heard: asyncio.Queue[bytes | UplinkDown] = asyncio.Queue()
         self._down: UplinkDown | None = None
 
@@ -66,6 +68,7 @@ class MqttLink:
         info = self._client.publish(topic, parcel.data, qos=1)
         if info.rc != paho.MQTT_ERR_SUCCESS:
             raise UplinkDown(paho.error_string(info.rc))
+        self._sent.add(info.mid)
 
     async def acks(self) -> AsyncIterator[Ack]:
         """Acks until the connection is lost."""
@@ -81,6 +84,18 @@ class MqttLink:
     def hear(self, payload: bytes) -> None:
         """A message came on the ack topic."""
         self._heard.put_nowait(payload)
+
+    def answered(self, mid: int, reason: Any) -> None:
+        """The broker answered a publish. What it says of ours is no receipt, but may be a no."""
+        if mid not in self._sent:
+            return
+        self._sent.discard(mid)
+        if reason.is_failure:
+            self.trouble = f"the broker refuses records: {reason}"
+        elif reason.value == NO_SUBSCRIBERS:
+            self.trouble = "no collector is subscribed at the broker"
+        else:
+            self.trouble = ""
 
     def lost(self, reason: str) -> None:
         """The connection is gone."""
@@ -191,11 +206,8 @@ class _Ears:
     def _on_message(self, _c: Any, _u: Any, message: paho.MQTTMessage) -> None:
         self._on_loop(self._link.hear, bytes(message.payload))
 
-    def _on_publish(self, _c: Any, _u: Any, _m: Any, reason: Any, _p: Any) -> None:
-        if reason.is_failure:
-            _log.error("the broker refused a record", extra={"reason": str(reason)})
-        elif reason.value == NO_SUBSCRIBERS:
-            _log.warning("no collector is subscribed at the broker")
+    def _on_publish(self, _c: Any, _u: Any, mid: int, reason: Any, _p: Any) -> None:
+        self._on_loop(self._link.answered, mid, reason)
 
     def _on_disconnect(self, _c: Any, _u: Any, _f: Any, reason: Any, _p: Any) -> None:
         self._on_loop(self._settle, f"disconnected: {reason}")

@@ -16,7 +16,7 @@ from edgesweep_collector.errors import ArchiveUnavailable, ArchiveUnusable
 from . import decoded, queries
 from .engine import WRITES, open_engine
 from .migrations import migrate
-from .rows import ArchivedLevel, DeadLetter, DeviceRow, Received, RunRow
+from .rows import ArchivedLevel, DeadLetter, DeviceRow, Kept, Received, RunRow
 from .schema import CURSORS, DEAD_LETTERS, DECODED, ENVELOPES
 
 if TYPE_CHECKING:
@@ -67,14 +67,14 @@ class Archive:
         """Close every connection."""
         self._engine.dispose()
 
-    def append(self, batch: Sequence[Received]) -> list[bool]:
+    def append(self, batch: Sequence[Received]) -> list[Kept]:
         """Store a batch in one transaction; it is committed when this returns.
 
         A payload that does not decode is stored as it came, with the reason beside it.
 
         Returns:
-            For each envelope ``True`` if it was stored, ``False`` if its device, epoch and
-            sequence number were held already (by the archive or by this batch).
+            For each envelope whether it was stored, or was held already (by the archive or by
+            this batch), or is another record under the name of one that is held.
 
         Raises:
             ArchiveUnavailable: the database refused, and nothing of the batch was stored.
@@ -174,7 +174,7 @@ class Archive:
             raise ArchiveUnavailable(f"the archive does not read: {error.orig}") from error
 
 
-def _append_one(connection: Connection, received: Received) -> bool:
+def _append_one(connection: Connection, received: Received) -> Kept:
     envelope = received.envelope
     row = {
         "device_id": envelope.device_id,
@@ -191,11 +191,24 @@ def _append_one(connection: Connection, received: Received) -> bool:
     }
     row_id = decoded.insert_if_new(connection, ENVELOPES, row)
     if row_id is None:
-        return False
+        return _held(connection, received)
     error = _enter(connection, row_id, received)
     if error is not None:
         _note(connection, row_id, error)
-    return True
+    return Kept.STORED
+
+
+def _held(connection: Connection, received: Received) -> Kept:
+    """Whether what is held is the same: a spool restored from a copy counts once more."""
+    envelope = received.envelope
+    raw = connection.scalar(
+        select(ENVELOPES.c.raw).where(
+            ENVELOPES.c.device_id == envelope.device_id,
+            ENVELOPES.c.epoch == envelope.epoch,
+            ENVELOPES.c.seq == envelope.seq,
+        )
+    )
+    return Kept.DUPLICATE if raw == received.raw else Kept.CONFLICT
 
 
 def _enter(connection: Connection, row_id: int, received: Received) -> str | None:

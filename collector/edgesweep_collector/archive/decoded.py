@@ -110,7 +110,8 @@ def _write_level(
     _describe(connection, row_id, envelope)
     # A level that was submitted twice in two envelopes counts once, and the first stands: its
     # points may have been projected already, and a point is never changed in place.
-    insert_if_new(connection, LEVELS, _level_row(row_id, level))
+    if insert_if_new(connection, LEVELS, _level_row(row_id, level)) is None:
+        raise WireError("this level of this run is archived already, from another envelope")
 
 
 def _level_row(row_id: int, level: LevelResult) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -36,6 +37,16 @@ class Received:
     def effective_wall_ns(self) -> int:
         """The time the record counts for: the device's where it can be trusted, else ours."""
         return self.envelope.wall_ns if self.clock_trusted else self.received_ns
+
+
+class Kept(Enum):
+    """What became of an envelope that was to be archived."""
+
+    STORED = "stored"
+    DUPLICATE = "duplicate"
+    """Its very bytes were here already."""
+    CONFLICT = "conflict"
+    """Another record was here under its device, epoch and sequence number."""
 
 
 @dataclass(frozen=True, slots=True)

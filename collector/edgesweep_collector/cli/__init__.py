@@ -17,18 +17,38 @@ from .serve import serve
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_EPILOG = """Examples:
-
-edgesweep-collector serve --config /etc/edgesweep/collector.toml
-
-edgesweep-collector runs --config /etc/edgesweep/collector.toml --json
-
-edgesweep-collector compare --config collector.toml
-
-edgesweep-collector report --config collector.toml --out report.html
-
-edgesweep-collector crossover problem.json
-"""
+# Click keeps the lines of a block that begins with \b as they are.
+_EXAMPLES = {
+    "": """\b
+Examples:
+  edgesweep-collector serve --config /etc/edgesweep/collector.toml
+  edgesweep-collector compare --config collector.toml
+  edgesweep-collector crossover problem.json""",
+    "serve": """\b
+Example:
+  edgesweep-collector serve --config collector.toml""",
+    "devices": """\b
+Examples:
+  edgesweep-collector devices --config collector.toml
+  edgesweep-collector devices --config collector.toml --json""",
+    "runs": """\b
+Examples:
+  edgesweep-collector runs --config collector.toml
+  edgesweep-collector runs --config collector.toml 01a22dcb --json""",
+    "compare": """\b
+Examples:
+  edgesweep-collector compare --config collector.toml
+  edgesweep-collector compare --config collector.toml --run ID1 --run ID2 \\
+      --contenders llama.cpp vLLM --metric ttft_s --json""",
+    "report": """\b
+Example:
+  edgesweep-collector report --config collector.toml --out report.html""",
+    "crossover": """\b
+Examples:
+  edgesweep-collector crossover problem.json
+  edgesweep-collector crossover problem.json --json
+The file's format is in docs/crossover.md.""",
+}
 
 COMMANDS: Mapping[str, Callable[..., None]] = {
     "serve": serve,
@@ -42,13 +62,14 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
 app = typer.Typer(
     name="edgesweep-collector",
     help="Archive what the fleet measured, and say which engine to use where.",
-    epilog=_EPILOG,
+    epilog=_EXAMPLES[""],
+    rich_markup_mode=None,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 for _name, _command in COMMANDS.items():
-    app.command(_name)(_command)
+    app.command(_name, epilog=_EXAMPLES[_name])(_command)
 
 
 def _version(wanted: bool) -> None:

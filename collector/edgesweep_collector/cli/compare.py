@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Metrics = Annotated[
     list[str] | None,
     typer.Option(
-        "--metric", help="Compare by this; may be given again [default: throughput and times]."
+        "--metric", help="Compare by this; may be given again (default: throughput and times)."
     ),
 ]
 

@@ -64,7 +64,7 @@ def _no_duplicates(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
 
 
 def _refuse(file: Path, problem: str, remedy: str) -> NoReturn:
-    typer.echo(f"{file}: {problem} ({remedy})", err=True)
+    typer.echo(f"edgesweep-collector: {file}: {problem} ({remedy})", err=True)
     raise typer.Exit(_USAGE)
 
 

@@ -7,13 +7,12 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from .options import AsJson, Config, one_line_errors, opened_archive, printable
+from .options import AsJson, Config, add_row, new_table, one_line_errors, opened_archive, show
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from edgesweep_collector.archive.rows import DeviceRow
 
 
@@ -25,7 +24,7 @@ def devices(config: Config, as_json: AsJson = False) -> None:
         lines = [_line(row) for row in rows]
         typer.echo(json.dumps({"devices": lines}, indent=2, allow_nan=False))
     else:
-        Console().print(_table(rows))
+        show(_table(rows))
 
 
 def _line(row: DeviceRow) -> dict[str, object]:
@@ -44,15 +43,15 @@ def _line(row: DeviceRow) -> dict[str, object]:
 
 
 def _table(rows: list[DeviceRow]) -> Table:
-    table = Table("device", "hardware class", "last seen", "agent", "in its spool")
+    table = new_table("device", "hardware class", "last seen", "agent", "in its spool")
     for row in rows:
         seen = datetime.fromtimestamp(row.last_seen_ns / 1e9, timezone.utc)
-        cells = (
+        add_row(
+            table,
             row.device_id,
             row.device.hardware_class if row.device else "",
             f"{seen:%Y-%m-%d %H:%M:%S}Z",
             row.agent_version,
             str(row.heartbeat.spool_rows) if row.heartbeat else "",
         )
-        table.add_row(*(Text(printable(cell)) for cell in cells))
     return table

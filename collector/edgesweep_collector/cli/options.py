@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
 
 from edgesweep_collector.archive.archive import Archive
 from edgesweep_collector.core.pairing import PairingError
@@ -18,19 +21,23 @@ if TYPE_CHECKING:
 
     from edgesweep.records import LevelResult
 
+_PIPE_WIDTH = 400
+_LOOK_AT = 10_000
+"""Newest runs among which the start of an id is looked for."""
+
 Config = Annotated[
     Path, typer.Option("--config", metavar="FILE", help="The collector's settings (TOML).")
 ]
 Runs = Annotated[
     list[str] | None,
-    typer.Option("--run", metavar="ID", help="A run; may be given again [default: the newest]."),
+    typer.Option("--run", metavar="ID", help="A run; may be given again (default: the newest)."),
 ]
 Contenders = Annotated[
     tuple[str, str] | None,
     typer.Option(
         "--contenders",
         metavar="A B",
-        help="Names or ids of the two to compare [default: the two that ran].",
+        help="Names or ids of the two to compare (default: the two that ran).",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
@@ -72,12 +79,44 @@ def archived_levels(
         wanted = tuple(run_ids or newest)
         if not wanted:
             raise NotArchived("the archive holds no run yet")
-        levels: list[LevelResult] = []
-        for run_id in wanted:
-            if archive.run(run_id) is None:
-                raise NotArchived(f"no run {printable(run_id)} in the archive; `runs` lists them")
-            levels += [row.level for row in archive.levels(run_id)]
-    return wanted, sorted(levels, key=lambda level: level.started_wall_ns)
+        found = tuple(known_run(archive, run_id) for run_id in wanted)
+        levels = [row.level for run_id in found for row in archive.levels(run_id)]
+    return found, sorted(levels, key=lambda level: level.started_wall_ns)
+
+
+def new_table(*names: str) -> Table:
+    """A table without lines; its first column is to be copied, and is never cut."""
+    first, *rest = names
+    return Table(Column(first, no_wrap=True), *rest, box=None, pad_edge=False, header_style="bold")
+
+
+def add_row(table: Table, *cells: str) -> None:
+    """Add a row of texts that may come from a device."""
+    table.add_row(*(Text(printable(cell)) for cell in cells))
+
+
+def show(*shown: Table | str) -> None:
+    """Print for a person; into a pipe or a file nothing is wrapped."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_PIPE_WIDTH)
+    for one in shown:
+        console.print(Text(printable(one)) if isinstance(one, str) else one)
+
+
+def known_run(archive: Archive, given: str) -> str:
+    """The whole id of a run from the start of it.
+
+    Raises:
+        NotArchived: no run begins like that, or more than one does.
+    """
+    if archive.run(given) is not None:
+        return given
+    found = [x.run_id for x in archive.runs(limit=_LOOK_AT) if x.run_id.startswith(given)]
+    if len(found) != 1 or not given:
+        how = "no run" if not found else f"{len(found)} runs begin with"
+        raise NotArchived(f"{how} {printable(given)} in the archive; `runs` lists them")
+    return found[0]
 
 
 def printable(text: str) -> str:

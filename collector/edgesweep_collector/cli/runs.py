@@ -8,13 +8,19 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from edgesweep.run_json import run_object
 
-from .options import AsJson, Config, one_line_errors, opened_archive, printable
+from .options import (
+    AsJson,
+    Config,
+    add_row,
+    known_run,
+    new_table,
+    one_line_errors,
+    opened_archive,
+    show,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,15 +36,15 @@ def runs(
     limit: Annotated[int, typer.Option(min=1, help="At most this many, newest first.")] = 100,
     as_json: AsJson = False,
 ) -> None:
-    """List runs, or show one (as JSON: ``edgesweep.run/1``)."""
+    """List runs, or show one (as JSON: edgesweep.run/1)."""
     with one_line_errors(), opened_archive(config) as archive:
         if run_id is None:
             _print_list(archive.runs(device, limit), as_json)
             return
-        run = archive.run(run_id)
-        levels = [row.level for row in archive.levels(run_id)]
+        found = known_run(archive, run_id)
+        run = archive.run(found)
+        levels = [row.level for row in archive.levels(found)]
     if run is None:
-        typer.echo(f"edgesweep-collector: no run {printable(run_id)} in the archive", err=True)
         raise typer.Exit(1)
     if as_json:
         typer.echo(json.dumps(run_object(run, levels), indent=2, allow_nan=False))
@@ -51,22 +57,20 @@ def _print_list(rows: Sequence[RunRow], as_json: bool) -> None:
         lines = [{**asdict(row), "state": row.state.value} for row in rows]
         typer.echo(json.dumps({"runs": lines}, indent=2))
         return
-    table = Table("run", "device", "state", "started", "levels", "reason")
+    table = new_table("run", "device", "state", "started", "levels", "reason")
     for row in rows:
         started = _instant(row.started_wall_ns)
         levels = str(row.n_archived)
-        _add(table, row.run_id, row.device_id, row.state.value, started, levels, row.reason)
-    Console().print(table)
+        add_row(table, row.run_id, row.device_id, row.state.value, started, levels, row.reason)
+    show(table)
 
 
 def _print_run(run: Run, levels: Sequence[LevelResult]) -> None:
-    console = Console()
     title = f"{run.run_id} on {run.device.device_id}: {run.state.value} {run.reason}"
-    console.print(Text(printable(title.rstrip())))
-    table = Table("contender", "session", "workload", "concurrency", "status", "tok/s", "TTFT p50")
+    table = new_table("contender", "session", "workload", "level", "status", "tok/s", "TTFT p50")
     for level in levels:
         ttft = level.distributions.get("ttft_s")
-        _add(
+        add_row(
             table,
             level.contender.name,
             str(level.session),
@@ -76,11 +80,7 @@ def _print_run(run: Run, levels: Sequence[LevelResult]) -> None:
             _figure(level.values.get("output_tokens_per_s"), ""),
             _figure(ttft.p50 if ttft else None, " s"),
         )
-    console.print(table)
-
-
-def _add(table: Table, *cells: str) -> None:
-    table.add_row(*(Text(printable(cell)) for cell in cells))
+    show(title.rstrip(), table)
 
 
 def _figure(value: float | None, unit: str) -> str:

@@ -65,7 +65,7 @@ def _interval(low: float, high: float, ends: tuple[str, ...]) -> str:
 
 def _tie_band(problem: Problem, band: tuple[float | None, float | None]) -> str:
     low, high = (rounded(end) if end is not None else "an unknown level" for end in band)
-    return f"within {percent(problem.margin)} from {low} to {high}"
+    return f"the two are within {percent(problem.margin)} of each other from {low} to {high}"
 
 
 def _counted(problem: Problem, answer: Answer) -> str:

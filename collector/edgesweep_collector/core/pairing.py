@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
     from edgesweep.records import Contender, LevelResult
 
-    from .problem import Curve, UnitKind
+    from .problem import Curve, Side, UnitKind
 
+_PLAUSIBLE = (1e-12, 1e12)
+"""Seconds, or something a second: what lies outside was never measured."""
 _OUT_OF_MEMORY = frozenset({"memory", "memory_floor", "oom"})
 """Reasons that make a level the first that does not fit."""
 
@@ -39,9 +41,14 @@ class Pair:
     b: Contender
     levels: tuple[LevelResult, ...]
 
-    def side(self, level: LevelResult) -> str:
+    def side(self, level: LevelResult) -> Side:
         """``A`` or ``B``."""
         return "A" if level.contender.id == self.a.id else "B"
+
+    def name(self, side: Side) -> str:
+        """What people call a side; with the start of its id where both are called the same."""
+        own = self.a if side == "A" else self.b
+        return own.name if self.a.name != self.b.name else f"{own.name} ({own.id[:8]})"
 
 
 def pair(levels: Sequence[LevelResult], names: tuple[str, str] | None = None) -> Pair:
@@ -79,8 +86,8 @@ def problem(pair: Pair, metric: str) -> Problem:
         metric=metric,
         higher_is_better=registered.better is Better.HIGHER,
         units=units,
-        engine_a=pair.a.name,
-        engine_b=pair.b.name,
+        engine_a=pair.name("A"),
+        engine_b=pair.name("B"),
         unit_kind=kind,
         limit_a=_limit(pair, "A"),
         limit_b=_limit(pair, "B"),
@@ -90,14 +97,21 @@ def problem(pair: Pair, metric: str) -> Problem:
 def value(level: LevelResult, metric: str) -> float | None:
     """A level's figure on a metric; ``None`` where it has none, or too few requests for one."""
     if REGISTRY[metric].shape is Shape.SCALAR:
-        return level.values.get(metric)
-    found = level.distributions.get(metric)
-    return None if found is None else found.p50
+        figure = level.values.get(metric)
+    else:
+        found = level.distributions.get(metric)
+        figure = None if found is None else found.p50
+    return figure if figure is not None and _PLAUSIBLE[0] < figure < _PLAUSIBLE[1] else None
 
 
 def _one_cell(levels: Iterable[LevelResult]) -> None:
     cells = {
-        (level.device.hardware_class, level.device.performance_state, level.workload.name)
+        (
+            level.device.hardware_class,
+            level.device.performance_state,
+            level.workload.name,
+            f"{level.workload.prompt_tokens} in, {level.workload.output_tokens} out",
+        )
         for level in levels
     }
     if len(cells) > 1:
@@ -126,11 +140,9 @@ def _units(pair: Pair, metric: str) -> tuple[tuple[Unit, ...], UnitKind]:
 
 
 def _unit(name: str, levels: Sequence[LevelResult], pair: Pair, metric: str) -> Unit:
-    curves = {
-        side: _curve([level for level in levels if pair.side(level) == side], metric)
-        for side in ("A", "B")
-    }
-    return Unit(name, curves["A"], curves["B"])
+    sides = ([x for x in levels if pair.side(x) == side] for side in ("A", "B"))
+    a, b = (_curve(own, metric) for own in sides)
+    return Unit(name, a, b)
 
 
 def _curve(levels: Iterable[LevelResult], metric: str) -> Curve:
@@ -147,7 +159,7 @@ def _curve(levels: Iterable[LevelResult], metric: str) -> Curve:
     return known | dict.fromkeys(gaps - values.keys())
 
 
-def _limit(pair: Pair, side: str) -> Limit | None:
+def _limit(pair: Pair, side: Side) -> Limit | None:
     """Where memory stopped a contender, on the unit that it stopped first."""
     own = [level for level in pair.levels if pair.side(level) == side]
     failed = [level.concurrency for level in own if level.reason in _OUT_OF_MEMORY]

@@ -41,7 +41,7 @@ _CLAIMS: Final[Mapping[Kind, str]] = {
 
 _ADVICE: Final[Mapping[Kind, str]] = {
     Kind.CROSSOVER: "{switch}",
-    Kind.DOMINATES: "use {x} over this range",
+    Kind.DOMINATES: "use {x} {over}",
     Kind.TIE_THEN: "use {x} from {from}, either below",
     Kind.UNRESOLVED_THEN: "use {x} from {bound}",
     Kind.THEN_TIE: "use {x} up to {upto}, either beyond",
@@ -130,6 +130,7 @@ def _fields(problem: Problem, answer: Answer) -> dict[str, str]:
         "last_ok": str(capacity.last_ok) if capacity else "",
         "first_failed": str(capacity.first_failed) if capacity else "",
         "switch": _switch(problem, answer, x),
+        "over": _over(answer),
     }
 
 
@@ -142,13 +143,20 @@ def _everywhere(answer: Answer) -> str:
     for level, label in zip(answer.levels, answer.labels, strict=True):
         by_label.setdefault(label, []).append(str(level))
     if winner not in by_label or by_label.keys() == {winner}:
-        return "at every level measured"
+        one_sided = answer.failed_a or answer.failed_b
+        return "wherever both have a valid result" if one_sided else "at every level measured"
     between = [
         f"{what} at {_listed(by_label[label])}"
         for label, what in (("T", "tied"), ("U", "unresolved"))
         if label in by_label
     ]
     return f"at {_listed(by_label[winner])} ({', '.join(between)})"
+
+
+def _over(answer: Answer) -> str:
+    """The levels that the lead was seen at: nothing is said beyond them."""
+    low, high = answer.range or (0, 0)
+    return f"at {low}" if low == high else f"from {low} to {high}"
 
 
 def _listed(names: list[str]) -> str:

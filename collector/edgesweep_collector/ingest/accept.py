@@ -15,6 +15,7 @@ import anyio.to_thread
 
 from edgesweep.envelope import Ack, AckStatus, to_ranges
 from edgesweep.topics import is_device_id
+from edgesweep_collector.archive.rows import Kept
 from edgesweep_collector.errors import ArchiveUnavailable
 
 from .check import Refusal, check
@@ -31,6 +32,19 @@ _GROUP = 64
 _QUEUE = 256
 _MAX_RETRY_AFTER_S = 60.0
 
+_STATUS = {
+    Kept.STORED: AckStatus.STORED,
+    Kept.DUPLICATE: AckStatus.DUPLICATE,
+    Kept.CONFLICT: AckStatus.REJECTED,
+}
+_REASON = {
+    AckStatus.RETRY: "the archive refuses writes",
+    AckStatus.REJECTED: (
+        "conflict: other records are archived under these numbers; was the spool restored from a "
+        "copy, or do two devices have one id?"
+    ),
+}
+
 Reply = Callable[[Ack], None]
 """Takes an ack to whoever sent the envelope; never blocks, and may find nobody there. Equal
 replies lead to the same sender, so that acks to it can be joined."""
@@ -42,7 +56,7 @@ Settled = Callable[[], None]
 class Sink(Protocol):
     """What the acceptor needs of the archive."""
 
-    def append(self, batch: Sequence[Received]) -> list[bool]:
+    def append(self, batch: Sequence[Received]) -> list[Kept]:
         """Store a batch durably; see :meth:`edgesweep_collector.archive.archive.Archive.append`."""
 
 
@@ -149,16 +163,23 @@ class Acceptor:
             statuses = [AckStatus.RETRY] * len(group)
             self._counters.retries.inc(len(group))
         else:
-            statuses = [AckStatus.STORED if new else AckStatus.DUPLICATE for new in stored]
-            self._counters.stored.inc(sum(stored))
-            self._counters.duplicates.inc(len(group) - sum(stored))
-            self._counters.archive_rows.inc(sum(stored))
+            statuses = [_STATUS[kept] for kept in stored]
+            self._count(stored)
         for reply, ack in _acks(group, statuses, self._retry_after_s()):
             _guarded(partial(reply, ack))
         for waiting in group:
             _guarded(waiting.settled)
 
-    async def _append(self, batch: list[Received]) -> list[bool] | None:
+    def _count(self, stored: list[Kept]) -> None:
+        new, conflicts = stored.count(Kept.STORED), stored.count(Kept.CONFLICT)
+        self._counters.stored.inc(new)
+        self._counters.archive_rows.inc(new)
+        self._counters.duplicates.inc(stored.count(Kept.DUPLICATE))
+        if conflicts:
+            self._counters.rejected.labels(reason="conflict").inc(conflicts)
+            _log.error("records under numbers that others have", extra={"count": conflicts})
+
+    async def _append(self, batch: list[Received]) -> list[Kept] | None:
         """What became of each envelope; ``None`` if the archive took none of them."""
         try:
             with self._counters.commit_seconds.time():
@@ -240,7 +261,7 @@ def _ack(
         epoch=epoch,
         ranges=to_ranges(seqs),
         status=status,
-        reason="the archive refuses writes" if retry else "",
+        reason=_REASON.get(status, ""),
         retry_after_s=retry_after_s if retry else 0.0,
     )
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from edgesweep.records import Contender, LevelResult
+    from edgesweep.records import LevelResult
     from edgesweep_collector.core.problem import Side
 
     from .facts import Status
@@ -57,12 +57,12 @@ def gather(pair: Pair, *, generated_at: datetime, reproduce: tuple[str, ...]) ->
     answers = findings(pair)
     told = (caveat for finding in answers for caveat in caveats_of(finding.answer))
     return ReportFacts(
-        title=f"{pair.a.name} or {pair.b.name}",
+        title=f"{pair.name('A')} or {pair.name('B')}",
         generated_at=generated_at,
         device_id=", ".join(sorted({level.device.device_id for level in pair.levels})),
         labels=first.device.labels,
         hardware_class=first.device.hardware_class,
-        contenders=(_contender("A", pair.a), _contender("B", pair.b)),
+        contenders=(_contender(pair, "A"), _contender(pair, "B")),
         workload=(
             f"{first.workload.name}: {first.workload.prompt_tokens} prompt and "
             f"{first.workload.output_tokens} output tokens, closed loop"
@@ -74,7 +74,8 @@ def gather(pair: Pair, *, generated_at: datetime, reproduce: tuple[str, ...]) ->
     )
 
 
-def _contender(side: Side, contender: Contender) -> ContenderFacts:
+def _contender(pair: Pair, side: Side) -> ContenderFacts:
+    contender = pair.a if side == "A" else pair.b
     settings = dict(contender.settings)
     for name, known in (
         ("slots", contender.slots),
@@ -84,7 +85,7 @@ def _contender(side: Side, contender: Contender) -> ContenderFacts:
             settings[name] = str(known)
     return ContenderFacts(
         side=side,
-        name=contender.name,
+        name=pair.name(side),
         engine=contender.engine,
         version=contender.engine_version,
         model=contender.model,
@@ -97,7 +98,7 @@ def _contender(side: Side, contender: Contender) -> ContenderFacts:
 def _row(pair: Pair, level: LevelResult) -> LevelRow:
     reason = level.reason or ", ".join(flag.name for flag in level.flags)
     return LevelRow(
-        side="A" if level.contender.id == pair.a.id else "B",
+        side=pair.side(level),
         concurrency=level.concurrency,
         status=_STATUS[level.status],
         reason=reason or None,

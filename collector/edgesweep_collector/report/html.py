@@ -9,6 +9,8 @@ from typing import Final
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
+from edgesweep_collector.core.evidence import percent
+from edgesweep_collector.core.problem import DEFAULT_MARGIN
 from edgesweep_collector.report.cells import left_out, table_of
 from edgesweep_collector.report.chart import charts_of
 from edgesweep_collector.report.facts import MetricDefinition, ReportFacts
@@ -27,13 +29,25 @@ def render_html(facts: ReportFacts) -> str:
         charts=[Markup(render_svg(chart)) for chart in charts],  # noqa: S704
         table=table_of(facts),
         left_out=left_out(facts),
+        margin=percent(DEFAULT_MARGIN),
     )
+
+
+def _printable(value: object) -> object:
+    """Text of a device without control characters, which HTML has no escape for."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return "".join(char if char.isprintable() else "?" for char in value)
+    return value
 
 
 @lru_cache(maxsize=1)
 def _template() -> Template:
     environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_printable,
     )
     source = files("edgesweep_collector.report").joinpath("report.html.j2")
     return environment.from_string(source.read_text(encoding="utf-8"))

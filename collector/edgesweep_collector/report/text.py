@@ -38,6 +38,7 @@ def _lines(problem: Problem, answer: Answer) -> Iterator[str]:
 
 
 def _table(problem: Problem, answer: Answer) -> Iterator[str]:
+    yield f"A is {problem.engine_a}, B is {problem.engine_b}"
     yield f"{'in flight':>9}  {'B over A':>9}  {'95 % interval':>18}  verdict at this level"
     for k, (level, label) in enumerate(zip(answer.levels, answer.labels, strict=True)):
         ratio, interval = _advantage(answer.log_ratio[k]), _interval(answer, k)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Protocol
@@ -82,7 +83,7 @@ class _Pages:
 
     async def runs(self, request: Request) -> JSONResponse:
         limit = request.query_params.get("limit", "100")
-        if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit) <= _MOST_RUNS:
+        if not re.fullmatch(r"[0-9]{1,9}", limit) or not 1 <= int(limit) <= _MOST_RUNS:
             return _refused(400, f"limit is a number from 1 to {_MOST_RUNS}")
         device_id = request.query_params.get("device")
         rows = await anyio.to_thread.run_sync(self._archive.runs, device_id, int(limit))
