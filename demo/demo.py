@@ -82,7 +82,8 @@ threads = {threads}
 
 def main() -> int:
     """Run the demo; returns the exit code."""
-    signal.signal(signal.SIGTERM, _as_interrupt)
+    for sign in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(sign, _as_interrupt)
     began = time.monotonic()
     try:
         _prepare()

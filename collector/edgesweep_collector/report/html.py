@@ -26,7 +26,7 @@ def render_html(facts: ReportFacts) -> str:
     return _template().render(
         facts=facts,
         # The renderer escapes every text it places, so its markup is safe as it stands.
-        charts=[Markup(render_svg(chart)) for chart in charts],  # noqa: S704
+        charts={chart.metric.name: Markup(render_svg(chart)) for chart in charts},  # noqa: S704
         table=table_of(facts),
         left_out=left_out(facts),
         margin=percent(DEFAULT_MARGIN),
