@@ -221,7 +221,8 @@ def _choose(url: str, model: str | None, answers: Answers) -> str:
 
 def _is_unknown_model(reply: Reply, answers: Answers) -> bool:
     """Whether a server that has the API says that it does not have the model."""
-    return reply.status == 404 and answers["/v1/models"].status == 200 and not reply.is_html
+    lists = "data" in answers["/v1/models"].json_object()
+    return reply.status == 404 and lists and not reply.is_html
 
 
 def _unknown_model(url: str, model: str, listed: tuple[str, ...]) -> str:

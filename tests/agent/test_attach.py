@@ -137,6 +137,7 @@ PAGE = b"<!DOCTYPE html><html><h1>Welcome</h1></html>"
         ((200, PAGE), (200, PAGE), EngineError, "HTML page .*address of the engine itself"),
         ((404, PAGE), (404, PAGE), EngineError, "HTML page"),
         ((404, b"{}"), (200, PAGE), EngineError, "HTML page"),
+        ((501, PAGE), (404, b"no"), EngineError, "is not there"),
         ((401, b"{}"), (401, b"{}"), EngineError, "wants an API key .*--api-key-file"),
         ((500, b'{"error":{"message":"out of luck"}}'), (500, b""), EngineError, "out of luck"),
         ((200, b'{"data":[]}'), (200, b"{}"), UsageError, "lists no model; name one"),
@@ -163,6 +164,8 @@ async def test_a_server_without_a_listing_is_measured_all_the_same():
         target = await attach.attach(server.url)
         named = await attach.attach(server.url, model="mine")
     assert (target.model, named.model) == ("default", "mine")
+    async with Fixed((501, PAGE), (200, chunk + b"\n\ndata: [DONE]\n\n")) as server:
+        assert (await attach.attach(server.url)).model == "default"
 
 
 async def test_a_server_that_compresses_unasked_is_measured_all_the_same():

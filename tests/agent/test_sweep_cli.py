@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from engine_server import engine_process
@@ -252,6 +253,27 @@ def test_an_interrupted_sweep_keeps_its_levels_and_says_so(sign, code, tmp_path)
     assert (levels[2]["status"], levels[2]["reason"]) == ("failed", "interrupted")
     assert (levels[4]["status"], levels[4]["reason"]) == ("skipped", "interrupted")
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_a_load_generator_that_dies_costs_its_level_and_no_more(tmp_path):
+    run = tmp_path / "run.json"
+    with engine_process("--ttft-ms", "200", "--tpot-ms", "20") as engine:
+        command = [AGENT, "sweep", "--url", engine.url, "--levels", "1,2", "--json", run]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        parent, deadline = psutil.Process(process.pid), time.monotonic() + 30
+        while not (found := [x for x in parent.children() if "loadgen" in " ".join(x.cmdline())]):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        time.sleep(1.0)
+        found[0].kill()
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert b"Traceback" not in err
+    levels = json.loads(run.read_text())["levels"]
+    assert [(x["status"], x["reason"]) for x in levels] == [
+        ("failed", "client_died"),
+        ("skipped", "lower_level_failed"),
+    ]
 
 
 def test_failing_requests_are_samples_with_a_reason_and_exit_1(tmp_path):

@@ -31,6 +31,9 @@ class Readiness:
 
 READY = Readiness(State.READY)
 
+_NO_LISTING = frozenset({404, 405, 501})
+"""A small server may have nothing but the completion: that one is asked next."""
+
 
 def of_listing(url: str, answers: Answers) -> Readiness:
     """Judge ``GET /v1/models`` and ``GET /health``; a server may do without the listing.
@@ -50,7 +53,7 @@ def of_listing(url: str, answers: Answers) -> Readiness:
             return Readiness(State.LOADING, f"{url} is still loading its model (HTTP 503)")
     if listing is None:
         return Readiness(State.LOADING, f"{url} does not answer GET /v1/models in time")
-    if listing.status == 404 and not listing.is_html:
+    if listing.status in _NO_LISTING:
         return READY
     return _problem(url, "GET /v1/models", listing) or READY
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -11,7 +12,7 @@ from edgesweep_agent.attach import CHAT_PATH
 from edgesweep_agent.core.durations import seconds
 from edgesweep_agent.core.stream import to_sample
 from edgesweep_agent.core.summary import summarise
-from edgesweep_agent.loadgen.client import run_level
+from edgesweep_agent.loadgen.client import DIED, LoadGeneratorError, run_level
 from edgesweep_agent.loadgen.job import LevelJob
 
 from .recorder import Progress
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from edgesweep_agent.plan import SweepPlan
 
     from .contender import Ready
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,11 @@ async def measure(
         done = counts.done + counts.failed
         on_progress(Progress(name, text, spec.concurrency, done, spec.requests))
 
-    outcome = await run_level(job, on_progress=moved, stop=stop)
+    try:
+        outcome = await run_level(job, on_progress=moved, stop=stop)
+    except LoadGeneratorError as error:
+        _log.error("%s", error)
+        outcome = error.outcome
     samples = tuple(
         to_sample(exchange, concurrency=spec.concurrency, keep_text=keep_text)
         for exchange in outcome.exchanges
@@ -150,6 +158,8 @@ def _result(
     died = ready.died()
     if died is not None:
         return replace(level, status=LevelStatus.FAILED, reason="engine_exited")
+    if outcome.stopped_by == DIED:
+        return replace(level, status=LevelStatus.FAILED, reason="client_died")
     if outcome.stopped_by == "deadline":
         return replace(level, status=LevelStatus.SKIPPED, reason="time_budget")
     return level
