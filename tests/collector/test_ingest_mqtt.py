@@ -195,6 +195,25 @@ async def test_no_puback_before_the_commit(collector, device, mosquitto):
     await until(lambda: len(device.statuses()) == 100)
 
 
+async def test_a_flood_that_leaves_no_room_does_not_end_ingest(collector, device):
+    """What finds no room gets no ack and is sent again; the broker's slots are not used up."""
+    collector.sink.gate.clear()
+    for seq in range(1, 2001):
+        flood = wire.raw(wire.level(1), seq, device_id="flood")
+        device.client.publish(topics.up("flood", Kind.LEVEL), flood, qos=0)
+    mine = [wire.raw(wire.level(seq), seq) for seq in range(1, 101)]
+    for raw in mine:
+        device.send(raw)
+    await until(lambda: (collector.value("retries_total") or 0) >= 100, within_s=8)
+    collector.sink.gate.set()
+    with anyio.fail_after(20):
+        while len(device.statuses()) < len(mine):
+            for seq, raw in enumerate(mine, start=1):
+                if seq not in device.statuses():
+                    device.send(raw)
+            await anyio.sleep(0.5)
+
+
 async def test_resends_are_duplicates_whatever_their_flags(collector, device):
     """MQT-01 and MQT-02: neither DUP nor retain decides, the sequence does."""
     device.send(wire.raw(wire.level(7), 7), retain=True)

@@ -89,7 +89,7 @@ class MqttIngest:
         self._problem = problem
 
     def arrived(self, message: Arrived) -> None:
-        """Queue a message. One that finds no room stays without PUBACK and ack: it comes again."""
+        """Queue a message. One that finds no room gets no ack, and so comes again."""
         if self._answered is not None:
             return
         if message.retained:
@@ -97,8 +97,11 @@ class MqttIngest:
         try:
             self._waiting.put_nowait(message)
         except asyncio.QueueFull:
-            # QoS 1 cannot get here, the broker waits for our PUBACKs; QoS 0 knows no such limit.
+            # A flood of QoS 0, which knows no limit, may leave no room for QoS 1 either. The
+            # PUBACK frees the broker's slot: what counts for the device is the ack alone.
             self._counters.retries.inc()
+            if self._connection is not None:
+                self._connection.puback(message)
         else:
             self._unanswered += 1
 
