@@ -5,13 +5,13 @@ Secrets are named by file, never written here. Paths are relative to the file's 
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
+from edgesweep.complaints import readable
 from edgesweep.topics import is_device_id
 
 from .errors import SettingsError
@@ -140,17 +140,6 @@ def load_settings(path: Path) -> Settings:
             f"{path}: device.id: {settings.device.id!r} must be 1 to 63 of a-z, 0-9 and -"
         )
     return settings
-
-
-def readable(message: str) -> str:
-    """Msgspec's message with the key first: ``uplink.port: Expected `int`, got `str```."""
-    text, _, where = message.partition(" - at `$")
-    key = where.rstrip("`").lstrip(".")
-    for pattern, what in (("contains unknown", "unknown key"), ("missing required", "missing")):
-        named = re.fullmatch(rf"Object {pattern} field `(.*)`", text)
-        if named:
-            return f"{'.'.join(part for part in (key, named[1]) if part)}: {what}"
-    return f"{key}: {text}" if key else text
 
 
 def read_secret(path: Path | None) -> str | None:

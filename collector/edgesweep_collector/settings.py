@@ -15,6 +15,8 @@ from typing import Annotated, Any, Literal, TypeGuard
 
 import msgspec
 
+from edgesweep.complaints import readable
+
 from .errors import SettingsError
 
 if sys.version_info >= (3, 11):
@@ -119,7 +121,7 @@ def load(path: Path) -> Settings:
             if table is not None:
                 listen(table.listen, key)
     except msgspec.ValidationError as error:
-        raise SettingsError(f"{path}: {_readable(str(error))}") from error
+        raise SettingsError(f"{path}: {readable(str(error))}") from error
     except SettingsError as error:
         raise SettingsError(f"{path}: {error}") from error
     return settings
@@ -168,16 +170,3 @@ def secret(path: str, key: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise SettingsError(f"{key}: cannot read {path}: {reason}") from error
-
-
-def _readable(message: str) -> str:
-    """Msgspec's message with the key first: ``mqtt.port: Expected `int`, got `str```."""
-    text, _, where = message.partition(" - at `$")
-    path = where.rstrip("`").lstrip(".")
-    unknown = re.fullmatch(r"Object contains unknown field `(.*)`", text)
-    if unknown:
-        return f"{'.'.join(filter(None, (path, unknown[1])))}: unknown key"
-    missing = re.fullmatch(r"Object missing required field `(.*)`", text)
-    if missing:
-        return f"{'.'.join(filter(None, (path, missing[1])))}: missing"
-    return f"{path}: {text}" if path else text

@@ -166,8 +166,9 @@ def test_the_child_dies_with_its_parent():
             await parent.aclose()
             with anyio.fail_after(2):
                 await engine.until(lambda engine: not engine.connections)
+            return engine.connections
 
-    anyio.run(main)
+    assert anyio.run(main) == 0
 
 
 def test_priority_is_given_up_by_a_process_that_never_waits():

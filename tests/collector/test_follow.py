@@ -218,6 +218,7 @@ async def test_news_wakes_the_follower_at_once():
         source.add(level(1))
         follower.notify()
         await until(lambda: source.cursor(NAME) == 1)
+    assert len(writer.lines) == 1
 
 
 async def test_without_news_it_looks_again_after_a_while():
@@ -226,6 +227,7 @@ async def test_without_news_it_looks_again_after_a_while():
         await until(lambda: source.reads == 1)
         source.add(level(1))
         await until(lambda: source.cursor(NAME) == 1)
+    assert len(writer.lines) == 1
 
 
 async def test_a_stop_lets_the_request_in_flight_end():
@@ -258,6 +260,7 @@ async def test_news_does_not_shorten_the_wait_for_a_server_that_is_down():
     async with following(Follower(source, writer, name=NAME, sleep=sleep)) as follower:
         follower.notify()
         await until(lambda: source.cursor(NAME) == 1)
+    assert len(writer.lines) == 1
     assert slept == [1.0, 7.0, 4.0]
 
 

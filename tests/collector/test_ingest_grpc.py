@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import sqlite3
-import threading
 from contextlib import asynccontextmanager
 
 import anyio
@@ -21,6 +20,7 @@ from edgesweep_collector.errors import ListenError, SettingsError
 from edgesweep_collector.ingest.accept import Acceptor
 from edgesweep_collector.ingest.grpc import GrpcIngest
 from edgesweep_collector.settings import Listen
+from gated import Gated
 
 pytestmark = pytest.mark.anyio
 
@@ -28,19 +28,6 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def anyio_backend():
     return "asyncio"
-
-
-class Gated:
-    """The real archive behind a gate that the test opens."""
-
-    def __init__(self, archive):
-        self.archive = archive
-        self.gate = threading.Event()
-        self.gate.set()
-
-    def append(self, batch):
-        self.gate.wait(10)
-        return self.archive.append(batch)
 
 
 class Collector:

@@ -25,6 +25,7 @@ from edgesweep_collector.ingest.accept import Acceptor
 from edgesweep_collector.ingest.broker import IN_FLIGHT, Broker, Connection, broker
 from edgesweep_collector.ingest.mqtt import MqttIngest
 from edgesweep_collector.settings import MqttSettings
+from gated import Gated
 from mosquitto import Mosquitto, needs_mosquitto, running_mosquitto
 
 pytestmark = [pytest.mark.anyio, needs_mosquitto]
@@ -33,19 +34,6 @@ pytestmark = [pytest.mark.anyio, needs_mosquitto]
 @pytest.fixture
 def anyio_backend():
     return "asyncio"
-
-
-class Gated:
-    """The real archive behind a gate that the test opens."""
-
-    def __init__(self, archive):
-        self.archive = archive
-        self.gate = threading.Event()
-        self.gate.set()
-
-    def append(self, batch):
-        self.gate.wait(10)
-        return self.archive.append(batch)
 
 
 class Collector:
@@ -212,6 +200,7 @@ async def test_a_flood_that_leaves_no_room_does_not_end_ingest(collector, device
                 if seq not in device.statuses():
                     device.send(raw)
             await anyio.sleep(0.5)
+    assert set(range(1, 101)) <= set(collector.seqs())
 
 
 async def test_resends_are_duplicates_whatever_their_flags(collector, device):
@@ -334,6 +323,7 @@ async def test_a_refused_subscription_is_not_taken_for_health(make):
     granted = ReasonCode(PacketTypes.SUBACK, "Granted QoS 1")
     connection._client.on_subscribe(connection._client, None, 1, [granted], None)
     await collector.well()
+    assert collector.value("mqtt_connected") == 1
 
 
 async def test_a_fault_in_a_callback_is_logged_and_harms_nothing(make, caplog):

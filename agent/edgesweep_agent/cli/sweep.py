@@ -13,12 +13,13 @@ import msgspec
 import typer
 from rich.console import Console
 
+from edgesweep.complaints import readable
 from edgesweep.records import LevelStatus
 from edgesweep_agent import device
 from edgesweep_agent.attach import Patience
 from edgesweep_agent.errors import AgentError, UsageError
 from edgesweep_agent.plan import AttachedSpec, Shape, SweepPlan
-from edgesweep_agent.settings import Settings, load, load_settings, readable
+from edgesweep_agent.settings import Settings, load, load_settings
 from edgesweep_agent.sweep.files import RunFile, SamplesFile
 from edgesweep_agent.sweep.recorder import Keeper, Recorders
 from edgesweep_agent.sweep.run import Outcome, Sweep
