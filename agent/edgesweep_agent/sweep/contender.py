@@ -14,10 +14,10 @@ from edgesweep.records import Contender
 from edgesweep_agent import attach
 from edgesweep_agent.attach import Patience, Target
 from edgesweep_agent.core.durations import seconds
-from edgesweep_agent.engines.registry import COMMANDS, VERSIONS
 from edgesweep_agent.errors import EngineError, LaunchError, SettingsError
 from edgesweep_agent.launchers.registry import LAUNCHERS
 from edgesweep_agent.plan import AttachedSpec, ContenderSpec, ManagedSpec
+from edgesweep_agent.servers.registry import COMMANDS, VERSIONS
 from edgesweep_agent.settings import read_header
 
 if TYPE_CHECKING:

@@ -26,6 +26,8 @@ _log = logging.getLogger(__name__)
 
 TRY_FOR_S = 120.0
 """How long the end of a run waits for a daemon that is away, such as one being upgraded."""
+INTERRUPTED_TRY_FOR_S = 10.0
+"""The same for a run that was told to stop: whoever told it waits, and its daemon may be gone."""
 
 
 @dataclass(slots=True)
@@ -54,7 +56,8 @@ class Submitter:
         if run.state is RunState.RUNNING:
             await self._hand_over()
             return
-        deadline = anyio.current_time() + TRY_FOR_S
+        patience_s = INTERRUPTED_TRY_FOR_S if run.state is RunState.INTERRUPTED else TRY_FOR_S
+        deadline = anyio.current_time() + patience_s
         while not await self._try() and anyio.current_time() < deadline:
             await anyio.sleep(1.0)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def command(spec: ManagedSpec, port: int) -> list[str]:
     """The command line that serves ``spec`` on a loopback port."""
-    argv = [sys.executable, "-m", "edgesweep_agent.engines.xllamacpp_serve"]
+    argv = [sys.executable, "-m", "edgesweep_agent.servers.xllamacpp_serve"]
     argv += ["--model", str(spec.model), "--port", str(port)]
     argv += ["--slots", str(spec.slots), "--context-per-request", str(spec.context_per_request)]
     if spec.threads is not None:
