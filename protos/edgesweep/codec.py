@@ -18,9 +18,12 @@ from .records import (
     Kind,
     LevelResult,
     LevelStatus,
+    MemoryVerdict,
     Record,
     Run,
     RunState,
+    SensorValue,
+    Telemetry,
     Workload,
 )
 from .v1 import records_pb2 as pb
@@ -119,6 +122,7 @@ def _heartbeat_to(heartbeat: Heartbeat) -> pb.Heartbeat:
         spool_rows=heartbeat.spool_rows,
         spool_bytes=heartbeat.spool_bytes,
         dropped=dict(heartbeat.dropped),
+        sensor_up=dict(heartbeat.sensor_up),
     )
 
 
@@ -128,6 +132,30 @@ def _heartbeat_from(message: pb.Heartbeat) -> Heartbeat:
         spool_rows=message.spool_rows,
         spool_bytes=message.spool_bytes,
         dropped=dict(message.dropped),
+        sensor_up=dict(message.sensor_up),
+    )
+
+
+def _telemetry_to(telemetry: Telemetry) -> pb.Telemetry:
+    return pb.Telemetry(
+        readings=[
+            pb.Reading(name=one.name, unit=one.unit, value=one.value, reason=one.reason)
+            for one in telemetry.readings
+        ]
+    )
+
+
+def _telemetry_from(message: pb.Telemetry) -> Telemetry:
+    return Telemetry(
+        tuple(
+            SensorValue(
+                name=one.name,
+                unit=one.unit,
+                value=one.value if one.HasField("value") else None,
+                reason=one.reason,
+            )
+            for one in message.readings
+        )
     )
 
 
@@ -191,6 +219,30 @@ def _flag_from(message: pb.Flag) -> Flag:
     )
 
 
+def _verdict_to(verdict: MemoryVerdict | None) -> pb.MemoryVerdict | None:
+    if verdict is None:
+        return None
+    return pb.MemoryVerdict(
+        admit=verdict.admit,
+        needed_bytes=verdict.needed_bytes,
+        available_bytes=verdict.available_bytes,
+        reserve_bytes=verdict.reserve_bytes,
+        limited_by=verdict.limited_by,
+        terms=[pb.MemoryVerdict.Term(name=name, bytes=size) for name, size in verdict.terms],
+    )
+
+
+def _verdict_from(message: pb.MemoryVerdict) -> MemoryVerdict:
+    return MemoryVerdict(
+        admit=message.admit,
+        needed_bytes=message.needed_bytes,
+        available_bytes=message.available_bytes,
+        reserve_bytes=message.reserve_bytes,
+        limited_by=message.limited_by,
+        terms=tuple((term.name, term.bytes) for term in message.terms),
+    )
+
+
 def _level_to(level: LevelResult) -> pb.Level:
     return pb.Level(
         run_id=level.run_id,
@@ -215,6 +267,8 @@ def _level_to(level: LevelResult) -> pb.Level:
         values=dict(level.values),
         distributions={k: _distribution_to(d) for k, d in level.distributions.items()},
         block_output_tokens_per_s=level.block_output_tokens_per_s,
+        attributes=dict(level.attributes),
+        verdict=_verdict_to(level.verdict),
     )
 
 
@@ -242,6 +296,8 @@ def _level_from(message: pb.Level) -> LevelResult:
         values=dict(message.values),
         distributions={k: _distribution_from(d) for k, d in message.distributions.items()},
         block_output_tokens_per_s=tuple(message.block_output_tokens_per_s),
+        attributes=dict(message.attributes),
+        verdict=_verdict_from(message.verdict) if message.HasField("verdict") else None,
     )
 
 
@@ -251,6 +307,7 @@ _ENCODERS: dict[type, tuple[Kind, Callable[..., Message]]] = {
     LevelResult: (Kind.LEVEL, _level_to),
     Run: (Kind.RUN, _run_to),
     Heartbeat: (Kind.HEARTBEAT, _heartbeat_to),
+    Telemetry: (Kind.TELEMETRY, _telemetry_to),
 }
 
 _DECODERS: dict[Kind, tuple[type[Message], Callable[..., Record]]] = {
@@ -259,6 +316,7 @@ _DECODERS: dict[Kind, tuple[type[Message], Callable[..., Record]]] = {
     Kind.LEVEL: (pb.Level, _level_from),
     Kind.RUN: (pb.Run, _run_from),
     Kind.HEARTBEAT: (pb.Heartbeat, _heartbeat_from),
+    Kind.TELEMETRY: (pb.Telemetry, _telemetry_from),
 }
 
 
@@ -272,11 +330,9 @@ def decode(kind: Kind, payload: bytes) -> Record:
     """The record in a payload.
 
     Raises:
-        WireError: a kind without a decoder here, bytes that are no such message, or an
-            enumeration value this version does not know.
+        WireError: bytes that are no such message, or an enumeration value this version does
+            not know.
     """
-    if kind not in _DECODERS:
-        raise WireError(f"kind {kind.value} has no decoder in this version")
     message_type, from_message = _DECODERS[kind]
     try:
         return from_message(message_type.FromString(payload))

@@ -148,6 +148,24 @@ class Heartbeat:
     spool_rows: int
     spool_bytes: int
     dropped: Mapping[str, int] = field(default_factory=dict)
+    sensor_up: Mapping[str, bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SensorValue:
+    """One sensor value; ``None`` with the reason where the sensor had none."""
+
+    name: str
+    unit: str
+    value: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """What the sensors of a device said at one instant."""
+
+    readings: tuple[SensorValue, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,12 +211,45 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryVerdict:
+    """Whether a level fits, with the arithmetic: what it needs against what there is.
+
+    Attributes:
+        limited_by: What makes ``available_bytes`` no larger: a cgroup, ``MemAvailable`` ...
+        terms: What ``needed_bytes`` is made of, by name, in bytes.
+    """
+
+    admit: bool
+    needed_bytes: int
+    available_bytes: int
+    reserve_bytes: int
+    limited_by: str
+    terms: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The arithmetic in one line, for people."""
+        terms = " + ".join(f"{name} {_mib(size)}" for name, size in self.terms)
+        room = self.available_bytes - self.reserve_bytes
+        sign = "<=" if self.admit else ">"
+        return (
+            f"{terms} = {_mib(self.needed_bytes)} {sign} {_mib(room)} "
+            f"({self.limited_by} {_mib(self.available_bytes)} - reserve {_mib(self.reserve_bytes)})"
+        )
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:,.0f} MiB"
+
+
+@dataclass(frozen=True, slots=True)
 class LevelResult:
     """What one level came to: one contender, one session, one concurrency.
 
     It carries its device and contender in full, so that it can be placed in its cell whatever
     else has arrived. ``values`` and ``distributions`` are keyed by the names of
-    :mod:`edgesweep.metrics`.
+    :mod:`edgesweep.metrics`; ``attributes`` say how it was measured (thermal cell, energy
+    boundary, position in the order ...).
     """
 
     run_id: str
@@ -219,6 +270,8 @@ class LevelResult:
     values: Mapping[str, float] = field(default_factory=dict)
     distributions: Mapping[str, Distribution] = field(default_factory=dict)
     block_output_tokens_per_s: tuple[float, ...] = ()
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    verdict: MemoryVerdict | None = None
 
     @property
     def key(self) -> tuple[str, str, int, str, int, int]:
@@ -233,7 +286,7 @@ class LevelResult:
         )
 
 
-Record = Birth | Event | LevelResult | Run | Heartbeat
+Record = Birth | Event | LevelResult | Run | Heartbeat | Telemetry
 """Everything an envelope may carry today."""
 
 
@@ -252,6 +305,11 @@ class Sample:
         queue_s: Sent later than it should have been, by this much.
         token_source: Who counted: ``usage``, ``timings``, or ``estimate`` (never comparable).
         icl_s: Gaps between text-bearing chunks.
+        itl_s: Those gaps spread over the tokens they brought; empty when the stream was buffered.
+        part: The part of the level it belongs to (``cold``, ``operator`` ...); "" if it has one.
+        chain, step: Place of a request in a conversation; ``None`` outside of one.
+        draft_tokens, accepted_tokens: Of speculative decoding, as the engine counted them.
+        tool_calls: Arguments of the tool calls, joined; kept only for conversations.
         t_send_ns: Monotonic instant just before the request bytes were written.
         text_ns: Instants of the text-bearing chunks, relative to ``t_send_ns``.
     """
@@ -274,6 +332,13 @@ class Sample:
     chunks: int = 0
     comments: int = 0
     icl_s: tuple[float, ...] = ()
+    itl_s: tuple[float, ...] = ()
+    part: str = ""
+    chain: int | None = None
+    step: int | None = None
+    draft_tokens: int | None = None
+    accepted_tokens: int | None = None
+    tool_calls: str = ""
     flags: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     finish_reason: str = ""

@@ -14,7 +14,7 @@ from .metrics import QUANTILES, REGISTRY, Metric, Shape
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .records import Contender, Device, Distribution, Flag, LevelResult, Run
+    from .records import Contender, Device, Distribution, Flag, LevelResult, MemoryVerdict, Run
 
 SCHEMA = "edgesweep.run/1"
 
@@ -57,6 +57,8 @@ def level_object(level: LevelResult) -> dict[str, object]:
         "n_failed": level.n_failed,
         "failed_by": dict(level.failed_by),
         **{metric.name: _metric(metric, level) for metric in REGISTRY.values()},
+        "attributes": dict(level.attributes),
+        "verdict": _verdict(level.verdict),
         "blocks": [_finite(rate) for rate in level.block_output_tokens_per_s],
     }
 
@@ -73,6 +75,20 @@ def _distribution(d: Distribution | None) -> dict[str, object] | None:
         return None
     figures = ("mean", "min", "max", *QUANTILES)
     return {"n": d.n, **{name: _finite(getattr(d, name)) for name in figures}}
+
+
+def _verdict(verdict: MemoryVerdict | None) -> dict[str, object] | None:
+    if verdict is None:
+        return None
+    return {
+        "admit": verdict.admit,
+        "needed_bytes": verdict.needed_bytes,
+        "available_bytes": verdict.available_bytes,
+        "reserve_bytes": verdict.reserve_bytes,
+        "limited_by": verdict.limited_by,
+        "terms": dict(verdict.terms),
+        "text": verdict.text,
+    }
 
 
 def _flag(flag: Flag) -> dict[str, object]:

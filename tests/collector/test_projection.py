@@ -93,7 +93,7 @@ def test_every_field_has_its_registered_type_and_none_is_left_out():
 
 def test_tags_and_fields_share_no_name():
     assert not SCHEMA.keys() & set(TAGS)
-    assert level_point(FULL, T).tags.keys() - {"site", "line"} == set(TAGS) - {"thermal"}
+    assert level_point(FULL, T).tags.keys() - {"site", "line"} == set(TAGS)
 
 
 def test_metrics_of_a_newer_agent_are_left_out_and_named():

@@ -109,6 +109,7 @@ def _one_cell(levels: Iterable[LevelResult]) -> None:
         (
             level.device.hardware_class,
             level.device.performance_state,
+            level.attributes.get("thermal", ""),
             level.workload.name,
             f"{level.workload.prompt_tokens} in, {level.workload.output_tokens} out",
         )

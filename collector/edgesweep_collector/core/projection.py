@@ -42,7 +42,7 @@ TAGS = (
     "status",
     "thermal",
 )
-"""Tag names that are ours. ``thermal`` is reserved: no label may take it before it is measured."""
+"""Tag names that are ours."""
 
 _SCALARS = {name: m for name, m in REGISTRY.items() if m.shape is Shape.SCALAR}
 _DISTRIBUTIONS = {name: m for name, m in REGISTRY.items() if m.shape is Shape.DISTRIBUTION}
@@ -142,6 +142,7 @@ def _tags(level: LevelResult) -> dict[str, str]:
         "model": level.contender.model,
         "weight_format": level.contender.weight_format,
         "status": level.status.value,
+        "thermal": level.attributes.get("thermal", ""),
     }
     labels = {label_tag(key): value for key, value in level.device.labels.items() if key}
     return own | labels

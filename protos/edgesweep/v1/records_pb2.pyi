@@ -110,7 +110,7 @@ class Event(_message.Message):
     def __init__(self, name: _Optional[str] = ..., message: _Optional[str] = ..., attributes: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("uptime_s", "spool_rows", "spool_bytes", "dropped")
+    __slots__ = ("uptime_s", "spool_rows", "spool_bytes", "dropped", "sensor_up")
     class DroppedEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -118,15 +118,42 @@ class Heartbeat(_message.Message):
         key: str
         value: int
         def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    class SensorUpEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: bool
+        def __init__(self, key: _Optional[str] = ..., value: bool = ...) -> None: ...
     UPTIME_S_FIELD_NUMBER: _ClassVar[int]
     SPOOL_ROWS_FIELD_NUMBER: _ClassVar[int]
     SPOOL_BYTES_FIELD_NUMBER: _ClassVar[int]
     DROPPED_FIELD_NUMBER: _ClassVar[int]
+    SENSOR_UP_FIELD_NUMBER: _ClassVar[int]
     uptime_s: float
     spool_rows: int
     spool_bytes: int
     dropped: _containers.ScalarMap[str, int]
-    def __init__(self, uptime_s: _Optional[float] = ..., spool_rows: _Optional[int] = ..., spool_bytes: _Optional[int] = ..., dropped: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    sensor_up: _containers.ScalarMap[str, bool]
+    def __init__(self, uptime_s: _Optional[float] = ..., spool_rows: _Optional[int] = ..., spool_bytes: _Optional[int] = ..., dropped: _Optional[_Mapping[str, int]] = ..., sensor_up: _Optional[_Mapping[str, bool]] = ...) -> None: ...
+
+class Telemetry(_message.Message):
+    __slots__ = ("readings",)
+    READINGS_FIELD_NUMBER: _ClassVar[int]
+    readings: _containers.RepeatedCompositeFieldContainer[Reading]
+    def __init__(self, readings: _Optional[_Iterable[_Union[Reading, _Mapping]]] = ...) -> None: ...
+
+class Reading(_message.Message):
+    __slots__ = ("name", "unit", "value", "reason")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    UNIT_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    unit: str
+    value: float
+    reason: str
+    def __init__(self, name: _Optional[str] = ..., unit: _Optional[str] = ..., value: _Optional[float] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Run(_message.Message):
     __slots__ = ("run_id", "state", "reason", "device", "plan_json", "contenders", "started_wall_ns", "ended_wall_ns", "n_levels")
@@ -195,7 +222,7 @@ class Flag(_message.Message):
     def __init__(self, name: _Optional[str] = ..., value: _Optional[float] = ..., threshold: _Optional[float] = ..., detail: _Optional[str] = ...) -> None: ...
 
 class Level(_message.Message):
-    __slots__ = ("run_id", "contender", "session", "workload", "concurrency", "attempt", "status", "reason", "flags", "started_wall_ns", "started_mono_ns", "n_ok", "n_failed", "failed_by", "values", "distributions", "block_output_tokens_per_s", "device")
+    __slots__ = ("run_id", "contender", "session", "workload", "concurrency", "attempt", "status", "reason", "flags", "started_wall_ns", "started_mono_ns", "n_ok", "n_failed", "failed_by", "values", "distributions", "block_output_tokens_per_s", "device", "attributes", "verdict")
     class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATUS_UNSPECIFIED: _ClassVar[Level.Status]
@@ -229,6 +256,13 @@ class Level(_message.Message):
         key: str
         value: Distribution
         def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Distribution, _Mapping]] = ...) -> None: ...
+    class AttributesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     CONTENDER_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
@@ -247,6 +281,8 @@ class Level(_message.Message):
     DISTRIBUTIONS_FIELD_NUMBER: _ClassVar[int]
     BLOCK_OUTPUT_TOKENS_PER_S_FIELD_NUMBER: _ClassVar[int]
     DEVICE_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     contender: Contender
     session: int
@@ -265,4 +301,29 @@ class Level(_message.Message):
     distributions: _containers.MessageMap[str, Distribution]
     block_output_tokens_per_s: _containers.RepeatedScalarFieldContainer[float]
     device: Device
-    def __init__(self, run_id: _Optional[str] = ..., contender: _Optional[_Union[Contender, _Mapping]] = ..., session: _Optional[int] = ..., workload: _Optional[_Union[Workload, _Mapping]] = ..., concurrency: _Optional[int] = ..., attempt: _Optional[int] = ..., status: _Optional[_Union[Level.Status, str]] = ..., reason: _Optional[str] = ..., flags: _Optional[_Iterable[_Union[Flag, _Mapping]]] = ..., started_wall_ns: _Optional[int] = ..., started_mono_ns: _Optional[int] = ..., n_ok: _Optional[int] = ..., n_failed: _Optional[int] = ..., failed_by: _Optional[_Mapping[str, int]] = ..., values: _Optional[_Mapping[str, float]] = ..., distributions: _Optional[_Mapping[str, Distribution]] = ..., block_output_tokens_per_s: _Optional[_Iterable[float]] = ..., device: _Optional[_Union[Device, _Mapping]] = ...) -> None: ...
+    attributes: _containers.ScalarMap[str, str]
+    verdict: MemoryVerdict
+    def __init__(self, run_id: _Optional[str] = ..., contender: _Optional[_Union[Contender, _Mapping]] = ..., session: _Optional[int] = ..., workload: _Optional[_Union[Workload, _Mapping]] = ..., concurrency: _Optional[int] = ..., attempt: _Optional[int] = ..., status: _Optional[_Union[Level.Status, str]] = ..., reason: _Optional[str] = ..., flags: _Optional[_Iterable[_Union[Flag, _Mapping]]] = ..., started_wall_ns: _Optional[int] = ..., started_mono_ns: _Optional[int] = ..., n_ok: _Optional[int] = ..., n_failed: _Optional[int] = ..., failed_by: _Optional[_Mapping[str, int]] = ..., values: _Optional[_Mapping[str, float]] = ..., distributions: _Optional[_Mapping[str, Distribution]] = ..., block_output_tokens_per_s: _Optional[_Iterable[float]] = ..., device: _Optional[_Union[Device, _Mapping]] = ..., attributes: _Optional[_Mapping[str, str]] = ..., verdict: _Optional[_Union[MemoryVerdict, _Mapping]] = ...) -> None: ...
+
+class MemoryVerdict(_message.Message):
+    __slots__ = ("admit", "needed_bytes", "available_bytes", "reserve_bytes", "limited_by", "terms")
+    class Term(_message.Message):
+        __slots__ = ("name", "bytes")
+        NAME_FIELD_NUMBER: _ClassVar[int]
+        BYTES_FIELD_NUMBER: _ClassVar[int]
+        name: str
+        bytes: int
+        def __init__(self, name: _Optional[str] = ..., bytes: _Optional[int] = ...) -> None: ...
+    ADMIT_FIELD_NUMBER: _ClassVar[int]
+    NEEDED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    AVAILABLE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RESERVE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LIMITED_BY_FIELD_NUMBER: _ClassVar[int]
+    TERMS_FIELD_NUMBER: _ClassVar[int]
+    admit: bool
+    needed_bytes: int
+    available_bytes: int
+    reserve_bytes: int
+    limited_by: str
+    terms: _containers.RepeatedCompositeFieldContainer[MemoryVerdict.Term]
+    def __init__(self, admit: bool = ..., needed_bytes: _Optional[int] = ..., available_bytes: _Optional[int] = ..., reserve_bytes: _Optional[int] = ..., limited_by: _Optional[str] = ..., terms: _Optional[_Iterable[_Union[MemoryVerdict.Term, _Mapping]]] = ...) -> None: ...
