@@ -60,9 +60,8 @@ name = "demo"
 levels = [1, 2, 4, 8]
 min_requests = 11
 requests_per_stream = 3
-[workload]
-prompt_tokens = 64
-output_tokens = 32
+order = "ascending"
+workloads = ["chat-64-32"]
 [[contenders]]
 mode = "managed"
 name = "llama.cpp Q4_1"

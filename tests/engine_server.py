@@ -38,6 +38,7 @@ class Seen:
     n: int
     user: str
     received_ns: int
+    messages: list[dict] = field(default_factory=list)
     writes: list[tuple[int, str]] = field(default_factory=list)
 
 
@@ -122,7 +123,8 @@ class Answer:
             error = {"message": "Loading model", "type": "unavailable_error", "code": 503}
             return self._whole(503, {"error": error}) and keep
         request = json.loads(body or b"{}")
-        self.seen = Seen(len(self.server.timeline), request.get("user", ""), time.monotonic_ns())
+        self.seen = Seen(len(self.server.timeline), request.get("user", ""), time.monotonic_ns(),
+                         request.get("messages", []))  # fmt: skip
         self.server.note(self.seen)
         async with self.server.slots or contextlib.AsyncExitStack():
             return await self._post(request, chat="chat" in path) and keep

@@ -8,36 +8,43 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import anyio
 import httpx
 
+from . import questions
 from .core import readiness
-from .core.answers import Reply, models_of
+from .core.answers import models_of
+from .core.counters import MetricsState, silent
 from .core.exchange import Exchange
 from .core.readiness import READY, Readiness, State
 from .core.stream import to_sample
 from .engines import registry
 from .errors import EngineError, UsageError
-from .workloads import chat
+from .workloads.words import prompt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from edgesweep.records import Sample
 
-    from .core.answers import Answers
+    from .core.answers import Answers, Reply
+    from .core.counters import Counters
     from .engines.base import Engine, Facts
 
 CHAT_PATH = "/v1/chat/completions"
-QUESTION_TIMEOUT_S = 5.0
 TRIAL_TIMEOUT_S = 120.0
 """The first completion after a start may compile or page in the whole model."""
+SCRAPE_TIMEOUT_S = 2.0
+"""Old llama.cpp answers once the running step is done; a later answer is of no use."""
 ASK_AGAIN_S = 0.5
 _TRIAL_WORDS = 32
+_SAMPLING = frozenset({"temperature", "samplers", "top_k", "top_p", "repetition_penalty"})
+_REUSE = frozenset({"cache_prompt"})
 _ANY_MODEL = "default"
 """What a server without a listing is asked for: it has one model, and most do not look."""
 
@@ -50,11 +57,25 @@ class Patience:
         loading_s: While it says that it is loading.
         refused_s: While nothing listens: a server may not even listen until it is ready.
         alive: Says how a managed server died, as soon as it has.
+        clock: Monotonic seconds.
+        sleep: Passes the time between two questions.
     """
 
     loading_s: float = 120.0
     refused_s: float = 0.0
     alive: Callable[[], str | None] = field(default=lambda: None)
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = anyio.sleep
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is at an address, without anything having been generated."""
+
+    engine: Engine
+    facts: Facts
+    model: str | None
+    counters: Counters
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +85,8 @@ class Target:
     Attributes:
         overhead_tokens: What the chat template adds to a prompt, by the server's own count.
         ready_s: From the first question to the first answer.
+        sampler: ``greedy``, or the engine's ``default``.
+        shares: Requests may reuse each other's openings: the engine is not asked to forget.
     """
 
     url: str
@@ -73,28 +96,50 @@ class Target:
     api_key: str | None
     overhead_tokens: int = 0
     ready_s: float = 0.0
+    sampler: str = "greedy"
+    shares: bool = False
 
     def headers(self) -> dict[str, str]:
         """Headers of every request."""
-        return _headers(self.api_key)
+        return questions.bearer(self.api_key)
 
-    def body(self, text: str, output_tokens: int) -> bytes:
-        """One streamed, greedy chat request as bytes."""
-        return json.dumps(
-            {
-                "model": self.model,
-                "messages": [{"role": "user", "content": text}],
-                "max_tokens": output_tokens,
-                "temperature": 0,
-                "stream": True,
-                "stream_options": {"include_usage": True},
-                **self.engine.body_fields(),
-            }
-        ).encode()
+    def body(self, messages: Sequence[Mapping[str, Any]], **wanted: Any) -> bytes:
+        """One streamed chat request as bytes; what is ``wanted`` is that of :meth:`fields`."""
+        return json.dumps({"messages": list(messages), **self.fields(**wanted)}).encode()
 
-    def prompt(self, seed: str, index: int, prompt_tokens: int) -> str:
-        """A prompt that comes to about ``prompt_tokens`` with the template's own tokens."""
-        return chat.prompt(seed, index, max(1, prompt_tokens - self.overhead_tokens))
+    def fields(
+        self,
+        *,
+        max_tokens: int,
+        natural: bool = False,
+        response_format: Mapping[str, Any] | None = None,
+        nonce: str = "",
+    ) -> dict[str, Any]:
+        """All fields of a request but its messages.
+
+        Args:
+            max_tokens: The length of the answer; its limit, if it may stop by itself.
+            natural: With natural stops and the engine's own sampler, instead of a fixed length.
+            response_format: What the answer must look like.
+            nonce: Keeps the engine from reusing what it holds of requests with another one.
+        """
+        shape = {} if response_format is None else {"response_format": dict(response_format)}
+        return {
+            "model": self.model,
+            "max_tokens": max_tokens,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            **(self.engine.natural_fields() if natural else self._fixed_fields()),
+            **shape,
+            **(self.engine.request_fields(nonce) if nonce else {}),
+        }
+
+    def _fixed_fields(self) -> dict[str, Any]:
+        fields = {"temperature": 0, **self.engine.body_fields()}
+        left_out = (_REUSE if self.shares else frozenset()) | (
+            _SAMPLING if self.sampler == "default" else frozenset()
+        )
+        return {name: value for name, value in fields.items() if name not in left_out}
 
 
 def normalise(url: str) -> str:
@@ -128,59 +173,135 @@ async def attach(
     url: str,
     *,
     model: str | None = None,
+    engine: str | None = None,
     api_key: str | None = None,
     patience: Patience | None = None,
     waiting: Callable[[str, float], None] = lambda _text, _seconds: None,
+    transport: httpx.AsyncBaseTransport | None = None,
 ) -> Target:
     """Wait until the server at ``url`` answers one tiny completion.
 
     Args:
         url: The server's root.
         model: Its model, needed when it lists several or none.
+        engine: Which engine it is, if the user knows; otherwise it is found out.
         api_key: Sent as a bearer token.
         patience: How long "not yet" is taken for an answer.
         waiting: Told what is waited for, and how long already.
+        transport: Instead of the network.
 
     Raises:
         EngineError: nobody there, not ready in time, or no such API; says what to do.
         UsageError: the model is not there, or has to be named.
     """
     bound = patience or Patience()
-    started = time.monotonic()
-    async with httpx.AsyncClient(headers=_headers(api_key), trust_env=False) as client:
+    started = bound.clock()
+    wanted = _Wanted(url, model, engine, api_key, lambda: bound.clock() - started)
+    async with questions.client(url, api_key, transport) as client:
         while True:
-            found = await _try(client, url, model, api_key, started)
+            found = await _try(client, wanted)
             if isinstance(found, Target):
                 return found
-            waited = time.monotonic() - started
+            waited = wanted.waited()
             _give_up_if(found, bound, waited)
             waiting(found.text, waited)
-            await anyio.sleep(ASK_AGAIN_S)
+            await bound.sleep(ASK_AGAIN_S)
 
 
-async def look(url: str, *, api_key: str | None = None) -> tuple[Engine, Facts]:
+async def look(
+    url: str,
+    *,
+    model: str | None = None,
+    api_key: str | None = None,
+    transport: httpx.AsyncBaseTransport | None = None,
+) -> Seen:
     """What is at ``url``, without asking it to generate anything.
+
+    Args:
+        url: The server's root.
+        model: Whose facts are asked for, where it has several.
+        api_key: Sent as a bearer token.
+        transport: Instead of the network.
 
     Raises:
         EngineError: nothing answers there, or what answers is no such API.
+        UsageError: it has no such model.
     """
-    async with httpx.AsyncClient(headers=_headers(api_key), trust_env=False) as client:
-        answers = await _ask_all(client, url)
-    verdict = readiness.of_listing(url, answers)
-    if verdict is not READY:
-        raise EngineError(verdict.text)
-    return registry.recognise(answers)
+    async with questions.client(url, api_key, transport) as client:
+        answers = await questions.ask_all(client, url, registry.PATHS)
+        verdict = readiness.of_listing(url, answers)
+        if verdict is not READY:
+            raise EngineError(verdict.text)
+        engine, facts = registry.recognise(answers, model)
+        if model is not None:
+            _choose(url, model, answers)
+            engine = engine.bound(model)
+            answers |= await questions.ask_all(client, url, set(engine.paths) - set(registry.PATHS))
+            facts = replace(engine.facts(answers, model), evidence=facts.evidence)
+        rest = set(engine.scrape_paths) - set(answers)
+        answers |= await questions.ask_all(client, url, rest)
+    shown = model or next(iter(facts.models), None)
+    return Seen(engine, facts, shown, engine.counters(answers))
 
 
-async def _try(
-    client: httpx.AsyncClient, url: str, model: str | None, api_key: str | None, started: float
-) -> Target | Readiness:
-    answers = await _ask_all(client, url)
+async def scrape(target: Target, client: httpx.AsyncClient | None = None) -> Counters:
+    """What the engine counts just now: one attempt, which never raises.
+
+    Args:
+        target: The server.
+        client: One to reuse (:func:`questions.client`), where it is asked often.
+    """
+    engine = target.engine
+    answers: Answers = {}
+    told = silent(MetricsState.ABSENT, f"{engine.name} tells no figures")
+    async with _client(target, client) as asking:
+        for path in engine.scrape_paths:
+            answers |= await questions.ask_all(asking, target.url, (path,), SCRAPE_TIMEOUT_S)
+            told = engine.counters(answers)
+            if told.metrics_state is MetricsState.OK:
+                break
+    return told
+
+
+async def count_prompt_tokens(
+    target: Target, texts: Sequence[str], client: httpx.AsyncClient | None = None
+) -> list[int] | None:
+    """The exact lengths in tokens of ``texts`` as chat prompts, by the engine's own count.
+
+    Each is counted as the one message of a user, with all that the chat template adds.
+
+    Returns:
+        One length for each text, or ``None`` if the engine has no way to tell, or one failed.
+    """
+    counting = target.engine.counting()
+    async with _client(target, client) as asking:
+        for way in counting.ways if counting else ():
+            counts = await questions.count(asking, target.url, target.model, way, texts)
+            if counts is not None:
+                return counts
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    url: str
+    model: str | None
+    engine: str | None
+    api_key: str | None
+    waited: Callable[[], float]
+
+
+async def _try(client: httpx.AsyncClient, wanted: _Wanted) -> Target | Readiness:
+    url = wanted.url
+    answers = await questions.ask_all(client, url, readiness.PATHS)
     verdict = readiness.of_listing(url, answers)
     if verdict is not READY:
         return verdict
-    engine, facts = registry.recognise(answers)
-    target = Target(url, engine, facts, _choose(url, model, answers), api_key)
+    rest = set(registry.PATHS) - set(readiness.PATHS)
+    answers |= await questions.ask_all(client, url, rest)
+    engine, facts = registry.recognise(answers, wanted.model, named=wanted.engine)
+    model = _choose(url, wanted.model, answers, must_be_named=facts.needs_model)
+    target = Target(url, engine.bound(model), facts, model, wanted.api_key)
     reply = await _complete(client, target)
     sample = None if reply is None else _as_sample(reply)
     if reply is not None and _is_unknown_model(reply, answers):
@@ -189,7 +310,19 @@ async def _try(
     if sample is None or verdict is not READY:
         return verdict
     overhead = max(0, (sample.prompt_tokens or _TRIAL_WORDS) - _TRIAL_WORDS)
-    return replace(target, overhead_tokens=overhead, ready_s=time.monotonic() - started)
+    target = replace(target, overhead_tokens=overhead, ready_s=wanted.waited())
+    # The completion may have loaded the model that the facts are about.
+    anew = await questions.ask_all(client, url, target.engine.paths)
+    answers |= {path: reply for path, reply in anew.items() if reply.status}
+    facts = target.engine.facts(answers, model)
+    return replace(target, facts=replace(facts, evidence=target.facts.evidence))
+
+
+def _client(
+    target: Target, client: httpx.AsyncClient | None
+) -> httpx.AsyncClient | nullcontext[httpx.AsyncClient]:
+    """The caller's client, left open, or one for now."""
+    return questions.client(target.url, target.api_key) if client is None else nullcontext(client)
 
 
 def _give_up_if(verdict: Readiness, patience: Patience, waited_s: float) -> None:
@@ -204,12 +337,17 @@ def _give_up_if(verdict: Readiness, patience: Patience, waited_s: float) -> None
     raise EngineError(verdict.text + after)
 
 
-def _choose(url: str, model: str | None, answers: Answers) -> str:
+def _choose(url: str, model: str | None, answers: Answers, *, must_be_named: bool = False) -> str:
     listed = models_of(answers)
     if model is not None:
         if listed and model not in listed:
             raise UsageError(_unknown_model(url, model, listed))
         return model
+    if must_be_named:
+        raise UsageError(
+            f"{url} is a router, which loads a model when it is asked for: name one with --model "
+            f"(it lists {', '.join(listed) or 'none'})"
+        )
     entries = answers["/v1/models"].json_object().get("data")
     if not isinstance(entries, list):
         return _ANY_MODEL
@@ -230,44 +368,22 @@ def _unknown_model(url: str, model: str, listed: tuple[str, ...]) -> str:
     return f"{url} has no model {model!r}; {have}: correct --model"
 
 
-async def _ask_all(client: httpx.AsyncClient, url: str) -> Answers:
-    answers: Answers = {}
-
-    async def get(path: str) -> None:
-        try:
-            response = await client.get(url + path, timeout=QUESTION_TIMEOUT_S)
-        except (httpx.ConnectError, httpx.ConnectTimeout):
-            return
-        except httpx.HTTPError:
-            # It listens, and says nothing that could be judged.
-            answers[path] = Reply(0, {}, "")
-            return
-        answers[path] = _reply(response)
-
-    async with anyio.create_task_group() as tasks:
-        for path in registry.PATHS:
-            tasks.start_soon(get, path)
-    return answers
-
-
 async def _complete(client: httpx.AsyncClient, target: Target) -> Reply | None:
     """One request as the measured ones will be, for one token; ``None`` without an answer in time.
 
     Raises:
         EngineError: what answered does not speak HTTP to the end.
     """
-    text = chat.prompt(f"trial/{time.monotonic_ns()}", 0, _TRIAL_WORDS)
-    headers = {"Content-Type": "application/json"}
+    nonce = f"trial-{time.monotonic_ns()}"
     where = target.url + CHAT_PATH
+    said = {"role": "user", "content": prompt(nonce, 0, _TRIAL_WORDS)}
+    body = target.body([said], max_tokens=1, nonce=nonce)
     try:
-        response = await client.post(
-            where, content=target.body(text, 1), headers=headers, timeout=TRIAL_TIMEOUT_S
-        )
-    except (httpx.TimeoutException, httpx.ConnectError):
+        return await questions.post(client, where, body, TRIAL_TIMEOUT_S)
+    except (httpx.TimeoutException, httpx.ConnectError, TimeoutError):
         return None
     except httpx.HTTPError as error:
         raise EngineError(f"{where}: {error or type(error).__name__}") from error
-    return _reply(response)
 
 
 def _as_sample(reply: Reply) -> Sample:
@@ -284,17 +400,3 @@ def _as_sample(reply: Reply) -> Sample:
         ending="complete",
     )
     return to_sample(exchange, concurrency=1)
-
-
-def _reply(response: httpx.Response) -> Reply:
-    # The coding is undone already.
-    headers = {
-        name.lower(): value
-        for name, value in response.headers.items()
-        if name.lower() != "content-encoding"
-    }
-    return Reply(response.status_code, headers, response.text)
-
-
-def _headers(api_key: str | None) -> dict[str, str]:
-    return {} if api_key is None else {"Authorization": f"Bearer {api_key}"}

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, TypeVar
 
@@ -24,17 +25,20 @@ import anyio.to_thread
 from edgesweep import codec, envelope
 from edgesweep.delivery import Delivery
 from edgesweep.envelope import MAX_PAYLOAD_BYTES, Envelope, WireError
-from edgesweep.records import Birth, Event, Heartbeat, Kind
+from edgesweep.records import Birth, Event, Heartbeat, Kind, SensorValue, Telemetry
 
 from . import control, device
 from .errors import SpoolError
+from .sensors.base import State
+from .sensors.registry import PROGRAMS, all_sensors
+from .sensors.sampler import Pace, Sampler
 from .spool import Spool
 from .turn import PARENT
 from .uplink.drain import Drain
 from .uplink.registry import UPLINKS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from anyio.abc import SocketListener
@@ -42,12 +46,15 @@ if TYPE_CHECKING:
     from edgesweep.delivery import Key, Parcel
     from edgesweep.records import Record
 
+    from .sensors.base import Reading, Sensor
     from .settings import PlanSettings, Settings
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 VERSION = version("edgesweep")
+SENSE_S = 5.0
+"""How old the daemon's readings get; a sweep reads its own, more often."""
 STOP_CHILD_S = 15.0
 """How long a sweep may take to stop its engine and hand over what it has."""
 
@@ -78,9 +85,25 @@ class Outbox:
 
 
 class Daemon:
-    """One device's agent: answers on the control socket, delivers, runs the plans it is given."""
+    """One device's agent: answers on the control socket, delivers, runs the plans it is given.
 
-    def __init__(self, settings: Settings, config: Path, outbox: Outbox) -> None:
+    Args:
+        settings: What the configuration says.
+        config: The file that says it.
+        outbox: The spool.
+        find_sensors: Gives what this box has; called in a thread, since drivers take their time.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        config: Path,
+        outbox: Outbox,
+        *,
+        find_sensors: Callable[[], Sequence[Sensor]],
+    ) -> None:
+        self._find_sensors = find_sensors
+        self._sampler = Sampler(())
         self._settings = settings
         self._config = config
         self._outbox = outbox
@@ -104,6 +127,7 @@ class Daemon:
             tasks.start_soon(control.serve, listener, self._settings.control.socket, self)
             tasks.start_soon(self._drain.run)
             tasks.start_soon(self._heartbeats)
+            tasks.start_soon(self._sense)
             tasks.start_soon(self._plans)
 
     async def answer(self, request: control.Request) -> control.Answer:
@@ -173,7 +197,26 @@ class Daemon:
             await anyio.sleep(self._settings.heartbeat_s)
             status = await self._outbox.run(self._outbox.spool.status)
             uptime = time.monotonic() - self._started_s
-            await self._record(Heartbeat(uptime, status.rows, status.bytes))
+            up = self._sampler.up()
+            await self._record(Heartbeat(uptime, status.rows, status.bytes, sensor_up=up))
+
+    async def _sense(self) -> None:
+        # A driver that hangs at its start keeps neither heartbeats nor a stop waiting.
+        sensors = await anyio.to_thread.run_sync(self._found, abandon_on_cancel=True)
+        with Sampler(sensors, pace=Pace(all_s=SENSE_S, keep_s=0)) as self._sampler:
+            while self._settings.telemetry_s:
+                await anyio.sleep(self._settings.telemetry_s)
+                telemetry = told(self._sampler.latest(), self._sampler.up())
+                if telemetry.readings:
+                    await self._record(telemetry)
+            await anyio.sleep_forever()
+
+    def _found(self) -> Sequence[Sensor]:
+        try:
+            return self._find_sensors()
+        except Exception:  # noqa: BLE001 - results are delivered whatever a driver does
+            _log.exception("no sensors: looking for them failed")
+            return ()
 
     async def _report(self) -> control.Report:
         status = await self._outbox.run(self._outbox.spool.status)
@@ -214,10 +257,25 @@ class Daemon:
                 await self._outbox.run(spool.finish, name)
 
 
+def told(latest: Sequence[Reading], up: Mapping[str, bool]) -> Telemetry:
+    """What goes into a telemetry record: values, failures with their reason, who is up.
+
+    Hardware that is not there is left out. ``sensor_up_<name>`` is 1 or 0, so that a database
+    has it beside the readings.
+    """
+    readings = (
+        SensorValue(one.name, one.unit, one.value, one.reason)
+        for one in latest
+        if one.state is not State.ABSENT
+    )
+    states = (SensorValue(f"sensor_up_{name}", "1", float(on)) for name, on in up.items())
+    return Telemetry((*readings, *states))
+
+
 async def _sweep(plan: Path, config: Path) -> int:
     """Run a plan as a process of its own; on cancellation it is told to stop, and waited for."""
     command = [sys.executable, "-m", "edgesweep_agent.cli", "sweep"]
-    options = ["--plan", str(plan), "--submit", "--config", str(config)]
+    options = ["--plan", str(plan), "--resume", "--submit", "--config", str(config)]
     # Its table is for terminals; what it has to say comes by standard error.
     process = await anyio.open_process(
         [*command, *options],
@@ -245,10 +303,17 @@ def serve(settings: Settings, config: Path) -> int:
         SettingsError: the spool or the socket cannot be where the settings say.
     """
     spool = Spool.open(settings.spool.path, new_epoch=lambda: random.getrandbits(63))
+    find = partial(_sensors, settings.spool.path.parent)
     try:
-        return anyio.run(_until_signal, Daemon(settings, config, Outbox(spool)))
+        return anyio.run(_until_signal, Daemon(settings, config, Outbox(spool), find_sensors=find))
     finally:
         spool.close()
+
+
+def _sensors(folder: Path) -> list[Sensor]:
+    # A daemon that is idle starts no program for each reading: jtop's service runs several
+    # (rbonghi/jetson_stats#721), and the files say nearly all that it does.
+    return all_sensors(folder=folder, without=PROGRAMS)
 
 
 async def _until_signal(daemon: Daemon) -> int:

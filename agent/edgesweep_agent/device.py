@@ -1,14 +1,19 @@
-"""Who this device is, as far as every Linux says: processor, memory, kernel, boot, clock."""
+"""Who this device is: its hardware class, the caps that it runs under, boot, clock."""
 
 from __future__ import annotations
 
 import ctypes
-import platform
 from pathlib import Path
-
-import psutil
+from typing import Literal
 
 from edgesweep.records import ClockQuality, Device
+from edgesweep_agent.core.hardware_class import hardware_class
+from edgesweep_agent.core.performance_state import performance_state
+from edgesweep_agent.sensors import nvml
+from edgesweep_agent.sensors.attributes import attributes
+from edgesweep_agent.sensors.board import board
+from edgesweep_agent.sensors.caps import caps
+from edgesweep_agent.sensors.files import Files, Missing
 
 _TIME_ERROR = 5
 """adjtimex(2): the clock is not synchronised."""
@@ -16,28 +21,39 @@ _TIMEX_BYTES = 208
 
 
 def describe(device_id: str, labels: dict[str, str], *, root: Path = Path("/")) -> Device:
-    """The device with its hardware class: architecture, cores, memory bucket, processor."""
-    cores = psutil.cpu_count(logical=True) or 0
-    gib = round(psutil.virtual_memory().total / 2**30)
-    cpu = _cpu_model(root / "proc/cpuinfo")
+    """The device as its files tell it now; never raises for what they lack."""
+    files = Files(root)
+    return describe_box(device_id, labels, files, nvml.host(files))
+
+
+def describe_box(
+    device_id: str, labels: dict[str, str], files: Files, library: nvml.Nvml | Missing
+) -> Device:
+    """The same with the reader and NVML given."""
+    found = board(files, library)
     return Device(
         device_id=device_id,
-        hardware_class=f"{platform.machine()}-{cores}c-{gib}gib",
-        attributes={
-            "cpu_model": cpu,
-            "cpu_cores": str(cores),
-            "memory_bytes": str(psutil.virtual_memory().total),
-            "kernel": platform.release(),
-            "architecture": platform.machine(),
-        },
+        hardware_class=hardware_class(found),
+        performance_state=performance_state(caps(files, library)),
+        attributes=attributes(files, found, library),
         labels=labels,
     )
 
 
+def gpu_kind(*, root: Path = Path("/")) -> Literal["none", "discrete", "unified"]:
+    """Whether engines here compute on a GPU, and whether that has memory of its own."""
+    files = Files(root)
+    library = nvml.host(files)
+    if not isinstance(library, Missing) and library.handles:
+        sizes = [library.memory_bytes(at) for at in range(len(library.handles))]
+        return "unified" if all(isinstance(size, Missing) for size in sizes) else "discrete"
+    is_jetson = hardware_class(board(files, library)).startswith("jetson.")
+    return "unified" if is_jetson else "none"
+
+
 def boot_id(*, root: Path = Path("/")) -> str:
     """The kernel's id of this boot; empty where there is none."""
-    path = root / "proc/sys/kernel/random/boot_id"
-    return path.read_text(encoding="ascii").strip() if path.exists() else ""
+    return Files(root).text("proc/sys/kernel/random/boot_id")
 
 
 def clock_quality() -> ClockQuality:
@@ -45,13 +61,3 @@ def clock_quality() -> ClockQuality:
     libc = ctypes.CDLL(None, use_errno=True)
     state = libc.adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
     return ClockQuality.SYNCED if 0 <= state < _TIME_ERROR else ClockQuality.UNSYNCED
-
-
-def _cpu_model(cpuinfo: Path) -> str:
-    if not cpuinfo.exists():
-        return platform.processor()
-    for line in cpuinfo.read_text(encoding="utf-8").splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() in {"model name", "Model", "Hardware"}:
-            return value.strip()
-    return platform.processor()

@@ -7,59 +7,12 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from edgesweep.records import Workload
-
 from .core.durations import seconds
+from .core.sizes import size_bytes
+from .workloads.registry import WORKLOADS
+from .workloads.shape import Positive, Shape, Table
 
-Positive = Annotated[int, msgspec.Meta(ge=1)]
-
-
-class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of a plan file."""
-
-
-class Shape(Table, frozen=True):
-    """A workload: a request shape in tokens and how requests follow one another.
-
-    Attributes:
-        name: Goes into every record; a known name alone is enough in a plan.
-        kind: Which of :mod:`edgesweep_agent.workloads` arranges the requests.
-        prompt_tokens: Of each request in all; for a fan-out, its own part after the opening.
-        output_tokens: Mean; each request's own is seeded within ``spread`` of it.
-        shared_tokens: The opening that requests share.
-        spread: Equal lengths would lock requests into waves.
-        arrival: ``closed``: C requests always in flight. ``poisson``: C users, each asking
-            ``rate_per_user_per_s`` times a second on average, whatever is in flight.
-        file: The prompts of a ``replay``: JSON lines, or ShareGPT.
-    """
-
-    prompt_tokens: Positive = 64
-    output_tokens: Positive = 32
-    name: str = ""
-    kind: Literal["chat", "fanout", "agent", "interference", "replay"] = "chat"
-    shared_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
-    spread: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.25
-    arrival: Literal["closed", "poisson"] = "closed"
-    rate_per_user_per_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    file: Path | None = None
-
-    def __post_init__(self) -> None:
-        """Check what types cannot.
-
-        Raises:
-            ValueError: an open loop without its rate, a replay without its file.
-        """
-        if (self.arrival == "poisson") != (self.rate_per_user_per_s is not None):
-            raise ValueError('arrival "poisson" needs rate_per_user_per_s, and only it does')
-        if (self.kind == "replay") != (self.file is not None):
-            raise ValueError('kind "replay" needs file, and only it does')
-
-    def workload(self) -> Workload:
-        """The shape as a record."""
-        name = self.name or f"chat-{self.prompt_tokens}-{self.output_tokens}"
-        if self.arrival == "poisson":
-            name += f"@poisson-{self.rate_per_user_per_s:g}"
-        return Workload(name, self.prompt_tokens, self.output_tokens)
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class Price(Table, frozen=True):
@@ -161,8 +114,8 @@ class ManagedSpec(Table, frozen=True, tag="managed", tag_field="mode"):
     sampler: Literal["greedy", "default"] = "greedy"
     speculative: Speculative | None = None
     replicas: Positive = 1
-    environment: dict[str, str] = {}
-    flags: dict[str, str] = {}
+    environment: dict[str, str] = msgspec.field(default_factory=dict)
+    flags: dict[str, str] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check what types cannot.
@@ -181,23 +134,57 @@ class ManagedSpec(Table, frozen=True, tag="managed", tag_field="mode"):
 ContenderSpec = AttachedSpec | ManagedSpec
 
 
+class Slo(Table, frozen=True):
+    """What a request must keep to count as good: upper bounds in seconds."""
+
+    ttft_s: Seconds | None = None
+    tpot_s: Seconds | None = None
+    e2e_s: Seconds | None = None
+
+
 class SweepPlan(Table, frozen=True):
     """The whole plan.
 
     A level has ``requests`` measured requests, or else ``max(min_requests,
     requests_per_stream x concurrency)``: eleven are the least that allow a median. Warm-up
-    comes on top. ``budget`` (``120s``, ``45m``, ``2h``) bounds the whole sweep: levels that it
-    does not reach are skipped and said to be.
+    comes on top.
+
+    Attributes:
+        workloads: Known names, or shapes.
+        policy: ``fixed``: one deployable configuration for all levels. ``per_level``: the engine
+            is started anew for each level, with as many slots; an envelope.
+        order: ``shuffled``: an ascending scout pass finds what can be admitted, then the levels
+            come in a seeded order, so that heat and drift do not look like concurrency.
+            ``ascending``: without a scout, for a quick look.
+        precision: End a level once the half-width of its throughput's 95 % interval is below
+            this share; it then has up to ten times the requests, and never fewer.
+        sessions: Engine starts per contender, in AB, BA, AB order.
+        second_pass: Measure the level inside the bracket of a crossing as well.
+        seed: Of orders, prompts' lengths and arrivals; else drawn, and recorded.
+        thermal: ``soaked``: a load before the first level until the temperature stands still.
+        ambient_c: Of the room, for the record.
+        reserve: What the application on this device needs for itself, and never gets to lack.
+        budget: Bounds the whole sweep (``120s``, ``45m``, ``2h``): levels that it does not reach
+            are skipped and said to be.
     """
 
     contenders: tuple[ContenderSpec, ...]
     name: str = "sweep"
-    workload: Shape = Shape()
+    workloads: Annotated[tuple[str | Shape, ...], msgspec.Meta(min_length=1)] = ("chat-64-32",)
+    policy: Literal["fixed", "per_level"] = "fixed"
     levels: Annotated[tuple[Positive, ...], msgspec.Meta(min_length=1)] = (1, 2, 4, 8)
+    order: Literal["shuffled", "ascending"] = "shuffled"
     requests: Positive | None = None
     min_requests: Positive = 11
     requests_per_stream: Positive = 3
+    precision: Annotated[float, msgspec.Meta(gt=0, lt=1)] | None = None
     sessions: Positive = 1
+    second_pass: bool = False
+    seed: int | None = None
+    thermal: Literal["fresh", "soaked"] = "fresh"
+    ambient_c: float | None = None
+    slo: Slo = Slo()
+    reserve: str = "512MiB"
     budget: str | None = None
     request_timeout: str = "300s"
     start_timeout: str = "300s"
@@ -206,7 +193,8 @@ class SweepPlan(Table, frozen=True):
         """Check what types cannot.
 
         Raises:
-            ValueError: levels that do not ascend, names used twice, a duration that is none.
+            ValueError: levels that do not ascend, names used twice, a duration or size that is
+                none, a workload that nobody knows, slots that the policy leaves open or not.
         """
         if tuple(sorted(set(self.levels))) != self.levels:
             raise ValueError(f"levels {list(self.levels)} must ascend, each once")
@@ -218,14 +206,66 @@ class SweepPlan(Table, frozen=True):
         for text in (self.budget, self.request_timeout, self.start_timeout):
             if text is not None:
                 seconds(text)
+        size_bytes(self.reserve)
+        shapes = self.shapes()
+        called = [shape.workload().name for shape in shapes]
+        if len(set(called)) != len(called):
+            raise ValueError(f"workloads {called} must differ")
+        self._check_policy()
+
+    def _check_policy(self) -> None:
+        managed = [spec for spec in self.contenders if isinstance(spec, ManagedSpec)]
+        if len({spec.as_shipped for spec in managed}) > 1:
+            raise ValueError(
+                "as_shipped contenders are compared with each other alone: they need a plan of "
+                "their own"
+            )
+        for spec in managed:
+            if spec.as_shipped:
+                continue
+            if (self.policy == "per_level") == (spec.slots is not None):
+                raise ValueError(
+                    f"contender {spec.name or spec.model.stem}: slots is "
+                    + (
+                        "the level's own number with policy per_level: leave it out"
+                        if spec.slots is not None
+                        else "missing: requests served at once"
+                    )
+                )
+        if self.policy == "per_level" and len(managed) < len(self.contenders):
+            raise ValueError("policy per_level starts engines: attached contenders have none")
+
+    def shapes(self) -> tuple[Shape, ...]:
+        """The workloads in full.
+
+        Raises:
+            ValueError: a name that nobody knows.
+        """
+        return tuple(_known(one) if isinstance(one, str) else one for one in self.workloads)
 
     @property
     def budget_s(self) -> float | None:
         """The time budget in seconds, or ``None`` for as long as it takes."""
         return None if self.budget is None else seconds(self.budget)
 
+    @property
+    def reserve_bytes(self) -> int:
+        """What the application keeps for itself."""
+        return size_bytes(self.reserve)
+
     def requests_at(self, concurrency: int) -> int:
-        """Measured requests of one level in all."""
+        """Measured requests of one level: all of them, or the fewest with ``precision``."""
         if self.requests is not None:
             return self.requests
         return max(self.min_requests, self.requests_per_stream * concurrency)
+
+    def most_requests_at(self, concurrency: int) -> int:
+        """Requests after which a level ends whatever its precision."""
+        least = self.requests_at(concurrency)
+        return least if self.precision is None else 10 * least
+
+
+def _known(name: str) -> Shape:
+    if name not in WORKLOADS:
+        raise ValueError(f"no workload {name!r}; there is {', '.join(WORKLOADS)}")
+    return WORKLOADS[name]

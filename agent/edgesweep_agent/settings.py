@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import msgspec
 
@@ -20,6 +20,9 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
@@ -95,7 +98,7 @@ class LogSettings(Struct, frozen=True):
 
 
 class Settings(Struct, frozen=True):
-    """The whole configuration of the daemon."""
+    """The whole configuration of the daemon; ``telemetry_s`` 0 sends no telemetry."""
 
     device: DeviceSettings
     spool: SpoolSettings
@@ -104,13 +107,23 @@ class Settings(Struct, frozen=True):
     plans: dict[str, PlanSettings] = {}
     log: LogSettings = LogSettings()
     heartbeat_s: Annotated[float, msgspec.Meta(gt=0)] = 30.0
+    telemetry_s: Annotated[float, msgspec.Meta(ge=0)] = 60.0
 
 
 T = TypeVar("T")
 
 
-def load(path: Path, kind: type[T]) -> T:
+def load(
+    path: Path,
+    kind: type[T],
+    prepare: Callable[[dict[str, Any]], dict[str, Any]] = lambda tree: tree,
+) -> T:
     """Read a TOML file into a frozen value of ``kind``.
+
+    Args:
+        path: The file; paths in it are relative to its folder.
+        kind: What it holds.
+        prepare: What is done to the tree first; raises ``ValueError`` for people.
 
     Raises:
         SettingsError: naming the file, the key's path and what was wrong with it.
@@ -123,9 +136,11 @@ def load(path: Path, kind: type[T]) -> T:
         raise SettingsError(f"{path}: not TOML: {error}") from error
     anchored = path.resolve().parent
     try:
-        return msgspec.convert(tree, kind, dec_hook=lambda t, v: _path(anchored, t, v))
+        return msgspec.convert(prepare(tree), kind, dec_hook=lambda t, v: _path(anchored, t, v))
     except msgspec.ValidationError as error:
         raise SettingsError(f"{path}: {readable(str(error))}") from error
+    except ValueError as error:
+        raise SettingsError(f"{path}: {error}") from error
 
 
 def load_settings(path: Path) -> Settings:

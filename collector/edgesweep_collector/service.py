@@ -10,6 +10,7 @@ import logging
 import signal
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,12 +19,15 @@ import anyio
 from .archive.archive import Archive
 from .counters import Counters
 from .ingest.accept import Acceptor
+from .projection.batch import levels, telemetry
 from .settings import Settings, listen
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from .ingest.transport import Transport
+    from .projection.base import Source
+    from .projection.batch import Batch
     from .projection.follow import Follower
     from .projection.influx import InfluxWriter
     from .web.server import HttpServer
@@ -71,7 +75,12 @@ TRANSPORTS: dict[str, Callable[[Settings, Acceptor, Counters], Transport | None]
 """Each makes its transport, or ``None`` if the settings do not ask for it."""
 
 
-def _influx(settings: Settings, archive: Archive) -> Projection | None:
+def _influx(
+    settings: Settings,
+    archive: Archive,
+    name: str,
+    read: Callable[[Source, int, int], Batch | None],
+) -> Projection | None:
     if settings.influx is None:
         return None
     from .projection.follow import Follower  # noqa: PLC0415 -- a library that few need
@@ -80,11 +89,13 @@ def _influx(settings: Settings, archive: Archive) -> Projection | None:
     influx = settings.influx
     token_file = None if influx.token_file is None else Path(influx.token_file)
     writer = InfluxWriter(Target(influx.url, influx.org, influx.bucket, token_file))
-    return _Followed(Follower(archive, writer, name="influx"), writer)
+    return _Followed(Follower(archive, writer, name=name, read=read), writer)
 
 
 PROJECTIONS: dict[str, Callable[[Settings, Archive], Projection | None]] = {
-    "influx": _influx,
+    "influx": partial(_influx, name="influx", read=levels),
+    # A cursor of its own: what a retention policy refuses of old telemetry never delays a level.
+    "influx_telemetry": partial(_influx, name="influx_telemetry", read=telemetry),
 }
 """Each makes its projection, or ``None`` if the settings do not ask for it."""
 
@@ -169,8 +180,10 @@ def _http(settings: Settings, parts: _Parts, counters: Counters) -> HttpServer |
     if settings.http is None:
         return None
     from .web.app import application  # noqa: PLC0415 -- not needed where nobody listens
+    from .web.sensors import SensorStates  # noqa: PLC0415
     from .web.server import HttpServer  # noqa: PLC0415
 
+    counters.registry.register(SensorStates(parts.archive))
     app = application(parts.archive, parts.health, counters.registry)
     return HttpServer(app, listen(settings.http.listen, "http.listen"))
 

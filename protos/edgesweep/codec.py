@@ -269,6 +269,8 @@ def _level_to(level: LevelResult) -> pb.Level:
         block_output_tokens_per_s=level.block_output_tokens_per_s,
         attributes=dict(level.attributes),
         verdict=_verdict_to(level.verdict),
+        window_start_mono_ns=level.window_mono_ns and level.window_mono_ns[0],
+        window_end_mono_ns=level.window_mono_ns and level.window_mono_ns[1],
     )
 
 
@@ -298,6 +300,11 @@ def _level_from(message: pb.Level) -> LevelResult:
         block_output_tokens_per_s=tuple(message.block_output_tokens_per_s),
         attributes=dict(message.attributes),
         verdict=_verdict_from(message.verdict) if message.HasField("verdict") else None,
+        window_mono_ns=(
+            (message.window_start_mono_ns, message.window_end_mono_ns)
+            if message.HasField("window_start_mono_ns")
+            else None
+        ),
     )
 
 

@@ -167,6 +167,8 @@ _METRICS = (
            "Processor time of the load generator while it measured."),
     Metric("client_lag_max_s", "s", Shape.SCALAR, Better.NEITHER,
            "The most that the load generator's own timers were late while it measured."),
+    Metric("client_lag_p99_s", "s", Shape.SCALAR, Better.NEITHER,
+           "How late the load generator's own timers were, but for one time in a hundred."),
     Metric("client_cpu_share", "1", Shape.SCALAR, Better.NEITHER,
            "Share of one core that the load generator took while it measured."),
     Metric("peak_in_flight", "1", Shape.SCALAR, Better.NEITHER,

@@ -272,6 +272,16 @@ class LevelResult:
     block_output_tokens_per_s: tuple[float, ...] = ()
     attributes: Mapping[str, str] = field(default_factory=dict)
     verdict: MemoryVerdict | None = None
+    window_mono_ns: tuple[int, int] | None = None
+
+    @property
+    def window_wall_ns(self) -> tuple[int, int] | None:
+        """The span over which rates were taken, as the device's wall clock had it at the start."""
+        if self.window_mono_ns is None:
+            return None
+        start, end = self.window_mono_ns
+        offset = self.started_wall_ns - self.started_mono_ns
+        return start + offset, end + offset
 
     @property
     def key(self) -> tuple[str, str, int, str, int, int]:

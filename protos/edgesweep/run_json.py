@@ -38,17 +38,21 @@ def run_object(run: Run, levels: Sequence[LevelResult]) -> dict[str, object]:
 
 
 def level_object(level: LevelResult) -> dict[str, object]:
-    """One level, flat: who and what first, then every registered metric by its name.
+    """One level, flat: who, what and when (wall clock) first, then every registered metric.
 
     A distribution is ``{n, mean, min, max, p50, p90, p95, p99}`` with ``null`` for a quantile
     that ``n`` does not allow; a metric that was not measured is ``null``.
     """
+    window = level.window_wall_ns or (None, None)
     return {
         "contender_id": level.contender.id,
         "session": level.session,
         "workload": level.workload.name,
         "concurrency": level.concurrency,
         "attempt": level.attempt,
+        "started_at_ns": level.started_wall_ns,
+        "window_start_ns": window[0],
+        "window_end_ns": window[1],
         "status": level.status.value,
         "flags": [flag.name for flag in level.flags],
         "flag_details": [_flag(flag) for flag in level.flags],

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import json
 import socket
 import time
 
 import anyio
+import httpx
 import pytest
 
 from edgesweep_agent import attach
-from edgesweep_agent.attach import Patience
+from edgesweep_agent.attach import Patience, Target
+from edgesweep_agent.engines.registry import ENGINES, recognise
 from edgesweep_agent.errors import EngineError, UsageError
+from engine_fixtures import answers_of, cases
 from engine_server import EngineServer, Response, Script
 
 pytestmark = pytest.mark.anyio
@@ -184,3 +188,329 @@ async def test_a_refused_request_within_a_listing_server_keeps_its_words():
     async with EngineServer(script) as server:
         with pytest.raises(EngineError, match="HTTP 400: bad field"):
             await attach.attach(server.url)
+
+
+ENG_01 = cases("engine_detect")["ENG-01"]
+STREAM = (
+    'data: {"choices":[{"delta":{"content":"hi"},"finish_reason":"length"}]}\n\ndata: [DONE]\n\n'
+)
+URL = "http://engine"
+
+
+class Timeline:
+    """A server whose answers change with a time that only waiting passes."""
+
+    def __init__(self, events):
+        self.events, self.now, self.asked = events, 0.0, []
+        self.transport = httpx.MockTransport(self._answer)
+
+    def patience(self, loading_s=120.0, refused_s=0.0):
+        return Patience(loading_s, refused_s, clock=lambda: self.now, sleep=self._sleep)
+
+    async def _sleep(self, seconds):
+        self.now += seconds
+
+    def _answer(self, request):
+        asked = f"{request.method} {request.url.raw_path.decode()}"
+        self.asked.append((self.now, asked))
+        event = [event for event in self.events if event["from"] <= self.now][-1]
+        answer = event.get(asked, event.get("*", 404))
+        if isinstance(answer, type):
+            raise answer("no", request=request)
+        if callable(answer):
+            answer = answer(request)
+        if isinstance(answer, int):
+            body = STREAM if (answer, request.method) == (200, "POST") else "{}"
+            answer = {"status": answer, "body": body}
+        return httpx.Response(
+            answer["status"], text=answer["body"], headers=answer.get("headers", {})
+        )
+
+    def posts(self, before):
+        return [each for at, each in self.asked if at < before and each.startswith("POST")]
+
+
+LISTING = {"status": 200, "body": '{"data":[{"id":"m","owned_by":"someone"}]}'}
+SERVES = {"GET /health": 200, "GET /v1/models": LISTING, "POST /v1/chat/completions": 200}
+
+
+async def test_eng_01_nothing_is_measured_before_the_model_is_there():
+    expected, events = ENG_01["expected"], [dict(event) for event in ENG_01["input"]["events"]]
+    # The case leaves the listing of the second stretch as it was.
+    events[1].setdefault("GET /v1/models", events[0]["GET /v1/models"])
+    server = Timeline(events)
+    target = await attach.attach(URL, transport=server.transport, patience=server.patience())
+    assert len(server.posts(before=5)) == expected["measured_requests_before_5s"]
+    assert (expected["ready_wait_s"], target.ready_s >= 5) == (">=5", True)
+    assert target.model == "m.gguf"
+
+
+@pytest.mark.parametrize(
+    "loading",
+    [
+        {"GET /health": 503},
+        {"GET /health": 503, "GET /v1/models": 404},
+        {"GET /v1/models": 503},
+        {"*": 503},
+        # A listing that is served while completions are not yet.
+        {"GET /health": 404, "GET /v1/models": LISTING, "POST /v1/chat/completions": 503},
+        {"GET /health": 200, "GET /v1/models": LISTING, "POST /v1/chat/completions": 503},
+        {"GET /v1/models": LISTING, "POST /v1/chat/completions": httpx.ReadTimeout},
+        {"*": httpx.ReadTimeout},
+        {"*": httpx.ConnectError},
+        {"*": httpx.ConnectTimeout},
+        # A container's published port listens before the server in it does.
+        {"*": httpx.ReadError},
+        {"GET /v1/models": httpx.ReadError, "GET /health": 200},
+    ],
+)
+async def test_eng_01_every_not_yet_is_waited_for(loading):
+    server = Timeline([{"from": 0, **loading}, {"from": 4, **SERVES}])
+    target = await attach.attach(URL, transport=server.transport, patience=server.patience(6, 6))
+    assert 4 <= target.ready_s < 5
+    assert server.now < 5
+
+
+@pytest.mark.parametrize(
+    ("event", "says"),
+    [
+        ({"GET /health": 503}, "is still loading its model .HTTP 503. after 6 s; .*--wait"),
+        ({**SERVES, "POST /v1/chat/completions": 503}, "still loading its model .* after 6 s"),
+        ({**SERVES, "POST /v1/chat/completions": httpx.ReadTimeout}, "does not answer POST .*6"),
+        ({"*": httpx.ReadTimeout}, "does not answer GET /v1/models in time after 6 s"),
+        ({"*": httpx.ConnectError}, "nothing answers at http://engine: start .* after 6 s"),
+    ],
+)
+async def test_eng_01_the_wait_is_bounded_and_says_for_what(event, says):
+    server = Timeline([{"from": 0, **event}])
+    with pytest.raises(EngineError, match=says):
+        await attach.attach(URL, transport=server.transport, patience=server.patience(6, 6))
+    assert 6 <= server.now < 7
+
+
+@pytest.mark.parametrize(
+    ("event", "says"),
+    [
+        ({"*": httpx.RemoteProtocolError}, "does not speak HTTP"),
+        ({"*": httpx.ConnectError}, "nothing answers"),
+        ({**SERVES, "POST /v1/chat/completions": 500}, "HTTP 500"),
+    ],
+)
+async def test_eng_01_what_is_never_ready_is_not_waited_for(event, says):
+    server = Timeline([{"from": 0, **event}])
+    with pytest.raises(EngineError, match=says):
+        await attach.attach(URL, transport=server.transport, patience=server.patience(600))
+    assert server.now == 0
+
+
+async def test_eng_01_a_server_that_died_is_not_waited_for():
+    server = Timeline([{"from": 0, "GET /health": 503}])
+    patience = Patience(600, clock=lambda: server.now, sleep=server._sleep, alive=lambda: "exit 1")
+    with pytest.raises(EngineError, match="ended while it was starting: exit 1"):
+        await attach.attach(URL, transport=server.transport, patience=patience)
+
+
+def serving(name, **more):
+    """One server of ``fixtures/engines`` that also answers completions."""
+    told = {
+        f"GET {path}": {"status": reply.status, "body": reply.text, "headers": dict(reply.headers)}
+        for path, reply in answers_of(name).items()
+    }
+    return Timeline([{"from": 0, **told, "POST /v1/chat/completions": 200, **more}])
+
+
+async def attached(server, **options):
+    return await attach.attach(
+        URL, transport=server.transport, patience=server.patience(), **options
+    )
+
+
+async def test_while_it_loads_only_the_cheap_questions_are_asked():
+    server = Timeline([{"from": 0, "GET /health": 503}, {"from": 10, **SERVES}])
+    await attached(server)
+    assert {each for at, each in server.asked if at < 10} == {"GET /health", "GET /v1/models"}
+
+
+async def test_a_router_is_refused_without_a_model():
+    with pytest.raises(UsageError, match=r"is a router.*--model .it lists a, b."):
+        await attached(serving("llamacpp_router"))
+
+
+async def test_a_router_with_a_model_is_asked_for_that_one():
+    props = {"total_slots": 3, "build_info": "b2", "default_generation_settings": {"n_ctx": 1024}}
+    more = {"GET /props?model=b": {"status": 200, "body": json.dumps(props)}}
+    server = serving("llamacpp_router", **more)
+    target = await attached(server, model="b")
+    facts = target.facts
+    assert (facts.engine, facts.slots, facts.context_per_request) == ("llama.cpp", 3, 1024)
+    assert facts.settings["router"] == "true"
+    await attach.scrape(target, httpx.AsyncClient(transport=server.transport))
+    assert (server.now, "GET /metrics?model=b") in server.asked
+
+
+async def test_facts_are_those_of_the_model_that_the_completion_loaded():
+    def ps(_request):
+        loaded = any(each.startswith("POST") for _, each in server.asked)
+        model = {"model": "gpt-oss:20b", "digest": "1", "context_length": 8192}
+        return {"status": 200, "body": json.dumps({"models": [model] if loaded else []})}
+
+    server = serving("ollama", **{"GET /api/ps": ps})
+    facts = (await attached(server, model="gpt-oss:20b")).facts
+    assert (facts.engine, facts.context_per_request) == ("ollama", 8192)
+    assert facts.evidence[0] == "/api/version 0.33.0"
+
+
+async def test_what_is_not_answered_the_second_time_stays_known():
+    def props(_request):
+        if any(each.startswith("POST") for _, each in server.asked):
+            raise httpx.ReadTimeout("busy")
+        return {"status": 200, "body": answers_of("llamacpp_old")["/props"].text}
+
+    server = serving("llamacpp_old", **{"GET /props": props})
+    assert (await attached(server)).facts.slots == 4
+
+
+async def test_the_user_says_which_engine_it_is():
+    target = await attached(serving("unknown_nginx"), engine="llama.cpp")
+    assert (target.engine.name, target.facts.slots) == ("llama.cpp", 2)
+
+
+def target_of(name, model="m"):
+    engine, facts = recognise(answers_of(name), model)
+    return Target(URL, engine, facts, model, "secret")
+
+
+@pytest.mark.parametrize(
+    ("name", "nonce", "fields"),
+    [
+        ("vllm", "n1", {"cache_salt": "n1", "ignore_eos": True, "temperature": 0}),
+        ("vllm", "", {"cache_salt": None, "ignore_eos": True}),
+        ("llamacpp", "n1", {"top_k": 1, "cache_prompt": False, "cache_salt": None}),
+        ("ollama", "n1", {"ignore_eos": None, "cache_salt": None, "temperature": 0}),
+    ],
+)
+def test_a_body_carries_what_its_engine_takes(name, nonce, fields):
+    body = json.loads(target_of(name).body("hi", 5, nonce=nonce))
+    assert {key: body.get(key) for key in fields} == fields
+    assert (body["max_tokens"], body["stream"]) == (5, True)
+
+
+@pytest.mark.parametrize("name", ["vllm", "llamacpp", "unknown_nginx"])
+def test_a_natural_body_leaves_sampler_and_stops_to_the_engine(name):
+    body = json.loads(target_of(name).body("hi", 5, natural=True))
+    assert set(body) == {"model", "messages", "max_tokens", "stream", "stream_options"}
+
+
+def counted(request):
+    asked = json.loads(request.content)
+    if "messages" in asked:
+        return {"words": len(asked["messages"][0]["content"].split())}
+    return {"words": len(asked["content"].split())}
+
+
+def input_tokens(request):
+    return {"status": 200, "body": json.dumps({"input_tokens": counted(request)["words"] + 30})}
+
+
+def count_ok(request):
+    return {"status": 200, "body": json.dumps({"count": counted(request)["words"] + 30})}
+
+
+def template(request):
+    text = json.loads(request.content)["messages"][0]["content"]
+    return {"status": 200, "body": json.dumps({"prompt": f"S {text}"})}
+
+
+def tokenize(request):
+    return {"status": 200, "body": json.dumps({"tokens": [0] * (counted(request)["words"] + 29)})}
+
+
+OLD_LLAMA = {"POST /apply-template": template, "POST /tokenize": tokenize}
+
+
+@pytest.mark.parametrize(
+    ("name", "answers", "lengths"),
+    [
+        ("llamacpp", {"POST /v1/chat/completions/input_tokens": input_tokens}, [31, 33, 32]),
+        ("llamacpp", OLD_LLAMA, [31, 33, 32]),
+        ("llamacpp", {**OLD_LLAMA, "POST /v1/chat/completions/input_tokens": httpx.ReadError},
+         [31, 33, 32]),
+        ("llamacpp", {}, None),
+        ("llamacpp", {"POST /apply-template": template}, None),
+        ("llamacpp", {"POST /tokenize": {"status": 200, "body": '{"tokens":[]}'},
+                      "POST /apply-template": template}, None),
+        ("vllm", {"POST /tokenize": count_ok}, [31, 33, 32]),
+        ("vllm", {"POST /tokenize": {"status": 200, "body": '{"count":0}'}}, None),
+        ("vllm", {"*": httpx.ConnectError}, None),
+        ("ollama", {}, None),
+        ("unknown_nginx", {"POST /tokenize": count_ok}, None),
+    ],
+)  # fmt: skip
+async def test_exact_prompt_lengths_are_asked_for_where_the_engine_has_a_way(
+    name, answers, lengths
+):
+    server = Timeline([{"from": 0, **answers}])
+    async with httpx.AsyncClient(transport=server.transport) as client:
+        told = await attach.count_prompt_tokens(
+            target_of(name), ["one", "one two three", "a b"], client
+        )
+    assert told == lengths
+
+
+async def test_only_a_few_lengths_are_asked_for_at_once():
+    now = highest = 0
+
+    async def answer(request):
+        nonlocal now, highest
+        now += 1
+        highest = max(highest, now)
+        await anyio.sleep(0.002)
+        now -= 1
+        return httpx.Response(200, json={"count": len(request.content)})
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
+        told = await attach.count_prompt_tokens(target_of("vllm"), ["x" * n for n in range(20)],
+                                                client)  # fmt: skip
+    assert told == sorted(told)
+    assert 1 < highest <= 4
+
+
+METRICS_OFF = {"status": 501, "body": '{"error":{"code":501,"type":"not_supported_error"}}'}
+SLOTS = {"status": 200, "body": '[{"n_ctx":9,"is_processing":true},{"n_ctx":9}]'}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "asked", "state", "running"),
+    [
+        ({"status": 200, "body": "llamacpp:requests_processing 3\n"}, ["/metrics"], "ok", 3.0),
+        (METRICS_OFF, ["/metrics", "/slots"], "disabled_by_server", 1.0),
+        (404, ["/metrics", "/slots"], "absent", 1.0),
+        (httpx.ReadTimeout, ["/metrics", "/slots"], "unreadable", 1.0),
+        (httpx.RemoteProtocolError, ["/metrics", "/slots"], "unreadable", 1.0),
+        ({"status": 200, "body": "\x00\ufffd{"}, ["/metrics", "/slots"], "unreadable", 1.0),
+    ],
+)
+async def test_met_06_a_scrape_is_one_attempt_that_never_fails(metrics, asked, state, running):
+    server = Timeline([{"from": 0, "GET /metrics": metrics, "GET /slots": SLOTS}])
+    async with httpx.AsyncClient(transport=server.transport) as client:
+        told = await attach.scrape(target_of("llamacpp"), client)
+    assert [each for _, each in server.asked] == [f"GET {path}" for path in asked]
+    assert (told.metrics_state.value, told.running) == (state, running)
+
+
+async def test_met_06_an_engine_that_counts_nothing_is_not_asked():
+    server = Timeline([{"from": 0}])
+    async with httpx.AsyncClient(transport=server.transport) as client:
+        for name in ("ollama", "unknown_nginx"):
+            told = await attach.scrape(target_of(name), client)
+            assert (told.metrics_state.value, told.running) == ("absent", None)
+            assert told.reason
+    assert server.asked == []
+
+
+async def test_a_server_that_is_gone_is_a_scrape_without_figures():
+    url = f"http://127.0.0.1:{dead_port()}"
+    target = Target(url, ENGINES["vllm"], target_of("vllm").facts, "m", None)
+    told = await attach.scrape(target)
+    assert (told.metrics_state.value, told.running) == ("unreadable", None)
+    assert await attach.count_prompt_tokens(target, ["a"]) is None

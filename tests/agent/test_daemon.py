@@ -99,7 +99,7 @@ def test_what_is_handed_over_is_in_the_spool_and_stays_there(tmp_path):
     ("kind", "payload", "says"),
     [
         ("gossip", PAYLOAD, "gossip"),
-        ("telemetry", b"", "no decoder"),
+        ("telemetry", b"\xff\xff", "not a telemetry"),
         ("level", b"\xff\xff", "not a level"),
         ("event", codec.encode(Event("x", "y" * 300_000))[1], "300007 bytes: over 262144"),
     ],

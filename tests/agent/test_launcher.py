@@ -1,23 +1,34 @@
+"""What every launcher has to do, whichever way it starts a server."""
+
 from __future__ import annotations
 
-import contextlib
 import os
+import signal
+import subprocess
 import sys
+import time
+from pathlib import Path
 
 import anyio
-import psutil
 import pytest
 
-from edgesweep_agent.errors import LaunchError
-from edgesweep_agent.launchers import process as process_launcher
+import container_cli
+from edgesweep_agent.core.command import Command
+from edgesweep_agent.core.memory_return import Free, judge
+from edgesweep_agent.errors import LaunchError, SettingsError
+from edgesweep_agent.launchers import child, memory
+from edgesweep_agent.launchers.container import ContainerLauncher
+from edgesweep_agent.launchers.mounts import mount
 from edgesweep_agent.launchers.process import ProcessLauncher
+from edgesweep_agent.plan import ManagedSpec, Speculative
 
 pytestmark = pytest.mark.anyio
 
-CHILD = (
-    "import subprocess, sys, time; subprocess.Popen(['sleep', '60']); print('up'); time.sleep(60)"
-)
-DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+STAY = "import time; print('up', flush=True); time.sleep(60)"
+PARENT = f"import subprocess; subprocess.Popen(['sleep', '60']); {STAY}"
+RUNAWAY = PARENT.replace("'60']", "'60'], start_new_session=True")
+DEAF_PARENT = f"import signal; signal.signal(15, signal.SIG_IGN); {PARENT}"
+MIB = 1 << 20
 
 
 @pytest.fixture
@@ -25,66 +36,304 @@ def anyio_backend():
     return "asyncio"
 
 
-def gone(group: int) -> bool:
-    """Whether nothing of a process group runs; who has to reap its dead is not our affair."""
-    for process in psutil.process_iter(["pid", "status"]):
-        with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
-            same = os.getpgid(process.pid) == group
-            if same and process.status() != psutil.STATUS_ZOMBIE:
-                return False
-    return True
+@pytest.fixture
+def model(tmp_path):
+    folder = tmp_path / "models"
+    folder.mkdir()
+    (folder / "m.gguf").write_bytes(b"GGUF")
+    return folder / "m.gguf"
 
 
-def python(code: str):
-    return lambda _port: [sys.executable, "-c", code]
+@pytest.fixture
+def cli(tmp_path):
+    return container_cli.install(tmp_path)
 
 
-async def test_a_server_goes_with_its_whole_group():
-    async with ProcessLauncher().start(python(CHILD)) as server:
-        assert server.exit_text is None
-        await anyio.sleep(0.3)
-        pid = server.pid
-    assert gone(pid)
+@pytest.fixture(params=["process", "container"])
+def place(request, model, cli):
+    if request.param == "process":
+        return ProcessLauncher(stop_s=0.3, return_s=0).place(spec(model))
+    return ContainerLauncher(stop_s=1, return_s=0).place(contained(model, cli))
 
 
-async def test_a_server_that_does_not_listen_to_reason_is_killed(monkeypatch):
-    monkeypatch.setattr(process_launcher, "STOP_S", 0.5)
-    async with ProcessLauncher().start(python(DEAF)) as server:
-        await anyio.sleep(0.3)
-        pid = server.pid
-    assert gone(pid)
+def spec(model, **keys):
+    return ManagedSpec(model, slots=2, context_per_request=512, **keys)
+
+
+def contained(model, cli, **keys):
+    keys = {"launcher": "container", "image": "engine:1", "runtime": cli, **keys}
+    return spec(model, server="llama-server", **keys)
+
+
+def python(code, **environment):
+    return lambda _port: Command((sys.executable, "-c", code), environment=environment)
+
+
+async def says_up(server):
+    with anyio.fail_after(10):
+        while "up" not in server.log_text():
+            await anyio.sleep(0.02)
+
+
+async def ends(server):
+    with anyio.fail_after(10):
+        while server.exit is None:
+            await anyio.sleep(0.02)
+
+
+def sleeper():
+    return subprocess.Popen(["sleep", "60"], start_new_session=True)
+
+
+def running(code, argument):
+    argv = [sys.executable, "-c", code, str(argument)]
+    path = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env={**os.environ, **path})
+
+
+def gone(processes):
+    return not child.identify({one.pid for one in processes}) & processes
 
 
 @pytest.mark.parametrize(
-    ("code", "says"),
-    [
-        ("import sys; print('no such model', file=sys.stderr); sys.exit(3)", "exit code 3"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGILL)", "signal SIGILL"),
-    ],
+    ("code", "sign"), [(PARENT, signal.SIGTERM), (DEAF_PARENT, signal.SIGKILL)]
 )
-async def test_a_server_that_ends_says_how(code, says):
-    async with ProcessLauncher().start(python(code)) as server:
-        with anyio.fail_after(10):
-            while server.exit_text is None:
-                await anyio.sleep(0.05)
-        assert says in server.exit_text
-        assert ("no such model" in server.exit_text) == ("exit code" in says)
+async def test_a_server_goes_with_all_it_has_started(place, code, sign):
+    async with place.start(python(code)) as server:
+        await says_up(server)
+        processes = server.pids()
+        assert len(processes) == 2
+        assert server.exit is None
+        assert server.exit_text is None
+    assert gone(processes)
+    assert server.exit.signal == sign
 
 
-async def test_a_program_that_is_not_there_is_named():
-    with pytest.raises(LaunchError, match=r"/no/such/program: No such file"):
-        async with ProcessLauncher().start(lambda _port: ["/no/such/program"]):
-            pass
+async def test_what_has_left_the_servers_group_goes_too(model):
+    async with ProcessLauncher(return_s=0).place(spec(model)).start(python(RUNAWAY)) as server:
+        await says_up(server)
+        processes = server.pids()
+        assert len(processes) == 2
+    assert gone(processes)
 
 
-async def test_each_start_has_a_port_of_its_own():
+async def test_a_server_that_ends_at_once_tells_how_and_its_last_words(place):
+    code = "import sys; print('no such model', file=sys.stderr); sys.exit(3)"
+    async with place.start(python(code)) as server:
+        await ends(server)
+        assert server.exit.code == 3
+        assert server.exit_text == "exit code 3; its last words: no such model"
+        assert server.pids() == frozenset()
+
+
+async def test_a_signal_is_told_as_one(place):
+    async with place.start(python("import os; os.kill(os.getpid(), 4)")) as server:
+        await ends(server)
+        assert server.exit.signal_name == "SIGILL"
+        assert server.exit.oom_kills == 0
+
+
+async def test_the_log_is_kept_where_it_was_asked_for_and_read_in_parts(place, tmp_path):
+    log = tmp_path / "server.log"
+    async with place.start(python("print('up'); print('and ready')"), log=log) as server:
+        await ends(server)
+        assert server.log_text() == "up\nand ready\n"
+        assert server.log_text(since=3) == "and ready\n"
+        assert server.log_bytes == 13
+    assert log.read_text() == "up\nand ready\n"
+    assert server.memory.waited_s < 5
+
+
+async def test_each_start_has_a_port_of_its_own_and_its_environment(place):
     seen = []
 
     def command(port):
         seen.append(port)
-        return ["sleep", "60"]
+        return python("import os; print('up', os.environ['DO_NOT_TRACK'])", DO_NOT_TRACK="1")(port)
 
-    launcher = ProcessLauncher()
-    async with launcher.start(command) as one, launcher.start(command) as two:
+    async with place.start(command) as one, place.start(command) as two:
+        await ends(one)
         assert [one.port, two.port] == seen
+        assert one.log_text() == "up 1\n"
     assert seen[0] != seen[1]
+
+
+async def test_a_variable_of_the_agents_own_does_not_set_up_an_engine(place, monkeypatch):
+    monkeypatch.setenv("LLAMA_ARG_CTX_SIZE", "7")
+    code = "import os; print(os.environ.get('LLAMA_ARG_CTX_SIZE', 'unset'))"
+    assert (await place.ask(Command((sys.executable, "-c", code)))).strip() == "unset"
+
+
+async def test_a_place_answers_questions(place):
+    answer = await place.ask(Command((sys.executable, "-c", "print('version: 7 (abc)')")))
+    assert answer.strip() == "version: 7 (abc)"
+
+
+async def test_a_program_that_is_not_there_is_named_and_answers_nothing(model):
+    place = ProcessLauncher().place(spec(model))
+    with pytest.raises(LaunchError, match=r"/no/such/program: No such file"):
+        async with place.start(lambda _port: Command(("/no/such/program",))):
+            pass
+    assert await place.ask(Command(("/no/such/program",))) == ""
+
+
+async def test_a_server_goes_first_when_memory_runs_out_and_with_its_agent(model, tmp_path):
+    code = f"print(open('/proc/self/oom_score_adj').read()); {STAY}"
+    async with ProcessLauncher(return_s=0).place(spec(model)).start(python(code)) as server:
+        await says_up(server)
+        assert server.log_text().split() == ["900", "up"]
+    agent = (
+        "import anyio, sys, time\n"
+        "from pathlib import Path\n"
+        "from edgesweep_agent.core.command import Command\n"
+        "from edgesweep_agent.launchers import child\n"
+        "async def main():\n"
+        "    argv = ['sh', '-c', 'echo up; exec sleep 60']\n"
+        "    server = await child.spawn(argv, {}, Path(sys.argv[1]))\n"
+        "    print(server.pid, flush=True)\n"
+        "    time.sleep(60)\n"
+        "anyio.run(main)\n"
+    )
+    log = tmp_path / "log"
+    with running(agent, log) as dying:
+        pid = int(dying.stdout.readline())
+        processes = child.identify({pid})
+        with anyio.fail_after(10):
+            while not log.read_text():
+                await anyio.sleep(0.02)
+        dying.kill()
+    with anyio.fail_after(5):
+        while not gone(processes):
+            await anyio.sleep(0.02)
+    assert processes
+
+
+async def test_a_container_gets_what_it_needs_and_no_more(model, cli):
+    draft = model.parent / "d.gguf"
+    draft.write_bytes(b"GGUF")
+    asked = contained(
+        model,
+        cli,
+        flags={"--gpus": "all", "--device": "nvidia.com/gpu=0", "--swa-full": ""},
+        speculative=Speculative("draft-simple", draft),
+    )
+    place = ContainerLauncher(stop_s=1, return_s=0).place(asked)
+    assert place.spec.model == Path("/models/m.gguf")
+    assert place.spec.speculative.model == Path("/draft/d.gguf")
+    assert place.spec.flags == {"--swa-full": ""}
+    assert place.settings == {"container.--gpus": "all", "container.--device": "nvidia.com/gpu=0"}
+    (cli.parent / "entrypoint").write_text("/bin/cat")
+    async with place.start(lambda _port: Command((), (str(place.spec.model),))) as server:
+        await ends(server)
+        assert server.log_text() == "GGUF"
+        assert server.build == f"image {container_cli.DIGEST}"
+    (run,) = [call for call in container_cli.calls(cli) if call[0] == "run"]
+    text = " ".join(run)
+    assert text.startswith("run --rm --name edgesweep-")
+    assert f"-p 127.0.0.1:{server.port}:{server.port}" in text
+    assert f"--mount type=bind,source={model.parent},target=/models,readonly" in text
+    assert "--label edgesweep=1" in text
+    assert "--pull never" in text
+    assert text.endswith("--gpus all --device nvidia.com/gpu=0 engine:1 /models/m.gguf")
+
+
+async def test_what_a_dead_agent_left_behind_is_removed_and_nothing_else(model, cli):
+    place = ContainerLauncher(stop_s=1, return_s=0).place(contained(model, cli))
+    async with place.start(python(PARENT)) as mine:
+        await says_up(mine)
+        (note,) = cli.parent.glob("*.container")
+        prefix, namespace, _pid, _ticks, token = note.stem.split("-")
+        with sleeper() as left:
+            labels = note.read_text().replace(str(next(iter(mine.pids())).pid), str(left.pid))
+            labels = (
+                f'{{"pid": {left.pid}, "labels"{labels.partition(chr(34) + "labels" + chr(34))[2]}'
+            )
+            for name in (f"{prefix}-{namespace}-{left.pid}-1-{token}", "edgesweep-notes"):
+                (cli.parent / f"{name}.container").write_text(labels)
+            async with place.start(python(PARENT)) as other:
+                await says_up(other)
+                assert mine.exit is None
+                assert left.wait(5) == -signal.SIGKILL
+                assert (cli.parent / "edgesweep-notes.container").exists()
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        (
+            {"image": "missing:1"},
+            "image missing:1 cannot be used: .*No such image.* pull missing:1",
+        ),
+        (
+            {"runtime": Path("/no/docker")},
+            "/no/docker cannot be run: see that /no/docker info works",
+        ),
+    ],
+)
+async def test_an_image_or_a_tool_that_is_not_there_is_named(model, cli, keys, says):
+    place = ContainerLauncher().place(contained(model, cli, **keys))
+    with pytest.raises(LaunchError, match=says):
+        async with place.start(python("")):
+            pass
+
+
+@pytest.mark.parametrize("flag", ["--network", "-p", "--privileged"])
+def test_a_container_stays_on_loopback_and_unprivileged(model, cli, flag):
+    with pytest.raises(SettingsError, match=f"flags: {flag}: "):
+        ContainerLauncher().place(contained(model, cli, flags={flag: "host"}))
+
+
+def test_a_process_has_no_container_tool(model, cli):
+    with pytest.raises(SettingsError, match='runtime belongs to launcher "container"'):
+        ProcessLauncher().place(spec(model, runtime=cli))
+
+
+def test_a_mount_holds_all_that_links_lead_to(tmp_path):
+    hub = tmp_path / "models--org--name"
+    (hub / "blobs").mkdir(parents=True)
+    (hub / "blobs" / "abc").write_text("{}")
+    snapshot = hub / "snapshots" / "1"
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").symlink_to("../../blobs/abc")
+    found = mount(snapshot, "/models")
+    assert found.source == hub
+    assert found.path == Path("/models/snapshots/1")
+    with pytest.raises(SettingsError, match="is not there"):
+        mount(tmp_path / "none", "/models")
+    (snapshot / "far").symlink_to("/etc/hostname")
+    with pytest.raises(SettingsError, match="cannot be given to a container"):
+        mount(snapshot, "/models")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "shortfall_mib", "complete"),
+    [
+        (Free(8000 * MIB), Free(8000 * MIB), 0, True),
+        (Free(8000 * MIB), Free(8500 * MIB), 0, True),
+        (Free(8000 * MIB), Free(7950 * MIB), 50, True),
+        (Free(8000 * MIB), Free(7000 * MIB), 1000, False),
+        # A model now in the page cache: at most the low watermark of it is not "available".
+        (Free(8000 * MIB, 0, 60 * MIB), Free(7900 * MIB, 900 * MIB, 60 * MIB), 40, True),
+        (Free(8000 * MIB, own_bytes=MIB), Free(7900 * MIB, own_bytes=81 * MIB), 20, True),
+    ],
+)
+def test_memory_that_did_not_come_back(before, after, shortfall_mib, complete):
+    found = judge(before, after, 0.5)
+    assert found.shortfall_bytes == shortfall_mib * MIB
+    assert found.complete == complete
+
+
+async def test_memory_is_waited_for_but_not_for_ever():
+    slow = iter([Free(7000 * MIB), Free(7500 * MIB), Free(8000 * MIB)])
+    found = await memory.came_back(Free(8000 * MIB), wait_s=5, now=lambda: next(slow))
+    assert found.complete
+    started = time.monotonic()
+    found = await memory.came_back(Free(8000 * MIB), wait_s=0.3, now=lambda: Free(7000 * MIB))
+    assert found.shortfall_bytes == 1000 * MIB
+    assert 0.3 <= time.monotonic() - started < 1
+
+
+def test_the_machine_tells_its_memory():
+    found = memory.free_now()
+    assert found.available_bytes > found.own_bytes > 0
+    assert 0 < found.low_watermark_bytes < found.available_bytes

@@ -26,13 +26,16 @@ def test_a_level_in_a_process_of_its_own():
     async def main():
         async with EngineServer(Script(ttft_ms=60, tpot_ms=1, tokens=3)) as engine:
             return await run_level(
-                job(engine.url, 8, concurrency=2, warmup=2), on_progress=seen.append
+                job(engine.url, 8, concurrency=2, warmup=9, warmup_agree=0.9),
+                on_progress=seen.append,
             )
 
     outcome = anyio.run(main)
     assert [exchange.index for exchange in outcome.exchanges] == list(range(8))
     assert (outcome.stopped_by, outcome.interrupted) == ("", False)
-    assert (outcome.n_warmup, outcome.n_warmup_failed) == (2, 0)
+    assert (outcome.n_warmup, outcome.n_warmup_failed) == (4, 0)
+    assert outcome.warmup_agreed
+    assert [0.06 < makespan < 2 for makespan in outcome.warmup_burst_s] == [True, True]
     assert 0 < outcome.client_cpu_s < 2
     assert outcome.client_lag_max_s >= 0
     assert seen[-1] == Counts(measuring=True, done=8, failed=0, total=8)

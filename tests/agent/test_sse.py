@@ -72,6 +72,17 @@ def test_a_carriage_return_ends_its_line_at_once():
     assert reader.close() == []
 
 
+def test_plain_events_are_those_that_feed_would_find():
+    reader = SseReader()
+    assert reader.plain_events(b"data: a\n\ndata: b\n\n") == [b"a", b"b"]
+    # Only the very first line may have a byte order mark.
+    assert reader.feed(b"\xef\xbb\xbfdata: c\n\n") == []
+    for other in (b"data: a\n", b"data:a\n\n", b"data: a\n\n: ping\n\n", b"data: a\r\n\n", b""):
+        assert reader.plain_events(other) is None
+    reader.feed(b"data: half")
+    assert reader.plain_events(b"data: a\n\n") is None
+
+
 def test_comments_are_counted():
     reader = SseReader()
     reader.feed(b":\n\n: ping\n\ndata: a\n")

@@ -2,15 +2,20 @@ from __future__ import annotations
 
 import json
 import zlib
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgesweep_agent.core.interpret import read_answer
+from edgesweep_agent.core.sample_json import sample_object
+from edgesweep_agent.core.stream import to_sample
 from edgesweep_agent.core.summary import summarise
-from streams import DONE, GOOD, MS, STREAM, T0, delta, event, sample, usage
+from streams import DONE, GOOD, MS, STREAM, T0, delta, event, exchange, sample, usage
 
 CASES = {
     case["id"]: case
@@ -221,6 +226,90 @@ def test_token_counts_in_order_of_trust(last, tokens, source, cached, prompt):
     assert got.ok
     assert (got.output_tokens, got.token_source) == (tokens, source)
     assert (got.cached_tokens, got.prompt_tokens) == (cached, prompt)
+
+
+def counted(text, n):
+    return event(choices=[{"delta": {"content": text}}], usage={"completion_tokens": n})
+
+
+@pytest.mark.parametrize(
+    ("frames", "icl_s", "itl_s"),
+    [
+        # A token a chunk: the same.
+        (GOOD, (0.05,), (0.05,)),
+        # Five tokens in two chunks: three and two, of which the first three have no gap.
+        ([(100, delta(content="a b c")), (200, delta(content="d e")), (201, usage(5) + DONE)],
+         (0.1,), (0.05, 0.05)),
+        # Continuous usage says better: one, then four.
+        ([(100, counted("a", 1)), (200, counted("b c d e", 5)), (201, DONE)],
+         (0.1,), (0.025,) * 4),
+        # A chunk that completes no token passes its gap on.
+        ([(100, counted("a", 1)), (120, counted("b", 1)), (140, counted("c", 2)), (141, DONE)],
+         (0.02, 0.02), (0.04,)),
+        # Nobody counted.
+        ([(100, delta(content="a")), (130, delta(content="b") + DONE)], (0.03,), (0.03,)),
+        # Fewer tokens than chunks.
+        ([(100, delta(content="a")), (120, delta(content="b")), (140, delta(content="c")),
+          (141, usage(2) + DONE)], (0.02, 0.02), (0.02,)),
+        ([(100, delta(content="a")), (101, usage(9) + DONE)], (), ()),
+    ],
+)  # fmt: skip
+def test_gaps_of_chunks_and_of_tokens(frames, icl_s, itl_s):
+    got = sample(frames)
+    assert (got.icl_s, got.itl_s) == (icl_s, itl_s)
+
+
+def test_speculative_decoding_as_llama_cpp_counts_it():
+    timings = {"predicted_n": 9, "draft_n": 12, "draft_n_accepted": 7}
+    got = sample([*GOOD[:2], (160, event(timings=timings) + DONE)])
+    assert (got.draft_tokens, got.accepted_tokens) == (12, 7)
+    assert (sample(GOOD).draft_tokens, sample(GOOD).accepted_tokens) == (None, None)
+
+
+def test_place_of_a_request():
+    got = to_sample(exchange(GOOD), concurrency=1, part="operator")
+    assert (got.part, got.chain, got.step, got.tool_calls) == ("operator", None, None, "")
+    call = delta(tool_calls=[{"index": 0, "id": "i", "function": {"arguments": "{}"}}])
+    said = replace(exchange([(9, call + DONE)]), chain=2, step=1)
+    got = to_sample(said, concurrency=1)
+    assert (got.chain, got.step, got.tool_calls, got.text) == (2, 1, "{}", "")
+
+
+def test_parts_of_tool_calls_belong_together_by_number():
+    def part(index, arguments, **more):
+        return delta(tool_calls=[{"index": index, "function": {"arguments": arguments}, **more}])
+
+    frames = [(9, part(0, "{", id="a") + part(1, "[", id="b") + part(0, "}") + part(1, "]")
+                  + part(0, "1", id="c") + delta(function_call={"name": "f", "arguments": "2"})
+                  + DONE)]  # fmt: skip
+    calls = read_answer(exchange(frames)).tool_calls
+    assert [(call.id, call.name, call.arguments) for call in calls] == [
+        ("a", "", "{}"), ("b", "", "[]"), ("c", "f", "12"),
+    ]  # fmt: skip
+
+
+LEVEL = SimpleNamespace(
+    run_id="r", contender=SimpleNamespace(id="c"), session=1, workload=SimpleNamespace(name="w"),
+    concurrency=4,
+)  # fmt: skip
+
+
+def test_a_sample_as_a_line_of_json():
+    said = replace(exchange(GOOD), chain=0, step=1)
+    got = to_sample(said, concurrency=4, part="dev")
+    line = sample_object(LEVEL, got, keep_text=False)
+    assert (line["part"], line["chain"], line["step"], line["tool_calls"]) == ("dev", 0, 1, "")
+    assert (line["icl_s"], line["itl_s"]) == ([0.05], [0.05])
+    assert "text" not in line
+    line = sample_object(LEVEL, sample(GOOD), keep_text=True)
+    assert (line["part"], line["chain"], line["text"]) == (None, None, "ab")
+    assert "tool_calls" not in line
+
+
+def test_gaps_of_a_buffered_stream_are_null():
+    burst = b"".join(delta(content="x") for _ in range(5)) + usage(5) + DONE
+    line = sample_object(LEVEL, sample([(900, burst)]), keep_text=False)
+    assert (line["icl_s"], line["itl_s"], line["flags"]) == (None, None, ["stream_buffered"])
 
 
 def test_text_is_kept_only_on_request():

@@ -4,6 +4,8 @@ import pytest
 
 from edgesweep.metrics import REGISTRY
 from edgesweep.records import LevelStatus, Sample
+from edgesweep_agent.core.arrangement import Arrangement
+from edgesweep_agent.core.slo import Slo
 from edgesweep_agent.core.summary import summarise
 from edgesweep_agent.core.window import peak_in_flight, steady_window, whole_window
 
@@ -199,3 +201,119 @@ def test_undefined_values_are_left_out_of_means():
     got = summarise([ok(0, 1, tpot_s=0.5), ok(0, 1, tpot_s=None)], 2)
     assert (got.distributions["tpot_s"].n, got.distributions["tpot_s"].mean) == (1, 0.5)
     assert "first_content_s" not in got.distributions
+
+
+def test_token_gaps_are_pooled_and_a_buffered_stream_spoils_them():
+    streams = [ok(0, 1, itl_s=(0.1, 0.2)), ok(0, 1, itl_s=(0.3,))]
+    assert summarise(streams, 2).distributions["itl_s"].mean == pytest.approx(0.2)
+    spoilt = [*streams, ok(0, 1, flags=("stream_buffered",))]
+    assert "itl_s" not in summarise(spoilt, 3).distributions
+
+
+def test_an_answer_that_may_stop_where_it_likes_is_never_short():
+    samples = [ok(0, 1, tokens=3), ok(0, 1, tokens=3, index=1)]
+    assert summarise(samples, 2, asked_output_tokens=[None, None]).flags == ()
+    (flag,) = summarise(samples, 2, asked_output_tokens=[None, 4]).flags
+    assert (flag.name, flag.value) == ("short_output", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("counts", "share"),
+    [
+        ([(10, 7), (10, 3)], 0.5),
+        ([(10, 7), (None, None)], 0.7),
+        ([(0, 0)], None),
+        ([(None, None)], None),
+    ],
+)
+def test_accepted_drafts(counts, share):
+    samples = [ok(0, 1, draft_tokens=draft, accepted_tokens=taken) for draft, taken in counts]
+    assert summarise(samples, 1).values.get("acceptance_share") == share
+
+
+def test_goodput_counts_what_met_every_bound():
+    """Four requests of a second each, of which two are fast enough and one fails."""
+    samples = [ok(n, n + 1, e2e_s=1.0, ttft_s=ttft) for n, ttft in enumerate((0.1, 0.2, 0.3))]
+    samples.append(failed(3, 4, ttft_s=0.1))
+    got = summarise(samples, 1, slo=Slo(ttft_s=0.2, e2e_s=1.0)).values
+    assert (got["goodput_per_s"], got["slo_attainment"]) == (0.5, 0.5)
+    assert not {"goodput_per_s", "slo_attainment"} & set(summarise(samples, 1).values)
+
+
+def test_where_nothing_was_answered_no_request_met_its_bounds():
+    got = summarise([failed(0, 1)], 1, slo=Slo(ttft_s=1.0)).values
+    assert (got["slo_attainment"], got.get("goodput_per_s")) == (0.0, None)
+
+
+def test_an_open_loop_counts_from_when_requests_were_due():
+    """Due at 0, 2 and 4 s; the second one was sent a second late."""
+    timing = {"ttft_s": 0.5, "ttfr_s": 0.25, "first_content_s": 0.5, "e2e_s": 2.0}
+    samples = [
+        ok(0, 2, queue_s=0.0, **timing),
+        ok(3, 5, queue_s=1.0, **timing),
+        ok(4, 8, queue_s=0.0, **timing),
+    ]
+    arrangement = Arrangement(window="open")
+    got = summarise(samples, 4, arrangement=arrangement, slo=Slo(ttft_s=1.0))
+    assert [got.distributions[name].max for name in timing] == [1.5, 1.25, 1.5, 3.0]
+    assert got.distributions["queue_s"].max == 1.0
+    assert got.values["offered_per_s"] == 0.5
+    assert got.values["slo_attainment"] == pytest.approx(2 / 3)
+    assert got.values["window_s"] == 8.0
+    assert got.values["requests_per_s"] == 3 / 8
+    assert got.values["goodput_per_s"] == 2 / 8
+    assert len(got.block_output_tokens_per_s) == 10
+    assert summarise(samples, 4).distributions["e2e_s"].max == 2.0
+    assert "offered_per_s" not in summarise(samples, 4).values
+
+
+def test_the_window_of_an_open_loop_begins_with_the_first_arrival():
+    got = summarise([ok(1, 3, queue_s=1.0)], 1, arrangement=Arrangement(window="open"))
+    assert got.values["window_s"] == 3.0
+    assert got.values["duration_s"] == 2.0
+
+
+def test_rates_of_a_fan_out_are_those_of_its_cold_bursts():
+    """Cold bursts of 2 and 4 s with 30 tokens each, a warm one of half a second, pauses."""
+    samples = []
+    for number, start, half in ((1, 0, 1), (2, 100, 2)):
+        samples += [ok(start, start + half, part=f"cold/{number}", ttft_s=half) for _ in "ab"]
+        samples.append(ok(start + half, start + 2 * half, part=f"cold/{number}/join", ttft_s=9))
+    samples.append(ok(50, 50.25, part="warm/1", ttft_s=0.1))
+    samples.append(ok(50.25, 50.5, part="warm/1/join", ttft_s=0.1))
+    got = summarise(samples, 2, arrangement=Arrangement(window="burst"))
+    assert got.values["window_s"] == 6.0
+    assert got.values["output_tokens_per_s"] == pytest.approx(10.0)
+    assert got.values["requests_per_s"] == 1.0
+    assert got.values["output_tokens"] == 80
+    assert got.block_output_tokens_per_s == (15.0, 7.5)
+    # Not the warm question's, nor a join's.
+    assert (got.distributions["ttft_s"].n, got.distributions["ttft_s"].mean) == (4, 1.5)
+    assert got.distributions["makespan_cold_s"].mean == 3.0
+    assert got.distributions["ttft_warm_s"].mean == 0.1
+
+
+def test_figures_of_interference_are_those_of_the_time_of_both_loads():
+    there = [ok(n, n + 1, part="operator", ttft_s=n) for n in range(6)]
+    newcomer = [ok(2, 4, part="fanout", ttft_s=2.5)]
+    arrangement = Arrangement(window="phases", resident="operator", newcomer="fanout")
+    got = summarise(there + newcomer, 1, arrangement=arrangement)
+    assert got.values["window_s"] == 2.0
+    assert got.values["output_tokens_per_s"] == pytest.approx(15.0)
+    assert got.distributions["ttft_s"].n == 4
+    assert got.distributions["ttft_s"].max == 4
+    assert got.values["stall_max_s"] == pytest.approx(0.1)
+
+
+def test_tasks_have_rates_of_the_steady_window_and_a_slowest_step():
+    samples = [
+        ok(0, 1, part="task/1", step=0),
+        ok(1, 4, part="task/1", step=1),
+        ok(0, 2, part="task/2", step=0),
+        ok(2, 4, part="task/2", step=1),
+    ]
+    got = summarise(samples, 2, arrangement=Arrangement("task", steps=("plan", "build")))
+    assert got.attributes == {"slowest_step": "build"}
+    assert got.distributions["task_s"].mean == 4.0
+    assert got.values["output_tokens_per_s"] == 10.0
+    assert got.distributions["ttft_s"].n == 4

@@ -54,6 +54,7 @@ LEVEL = LevelResult(
     distributions={"ttft_s": Distribution(11, 0.2, 0.1, 0.3, p50=0.2)},
     block_output_tokens_per_s=(1.0, 0.0),
     attributes={"thermal": "soaked"},
+    window_mono_ns=(0, 12),
     verdict=MemoryVerdict(False, 900, 800, 100, "cgroup", (("weights", 500), ("KV", 400))),
 )
 RECORDS = [

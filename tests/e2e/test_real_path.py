@@ -27,8 +27,9 @@ LEVELS = [1, 2, 4]
 PLAN = """
 name = "real-path"
 levels = {levels}
+order = "ascending"
 requests = 3
-[workload]
+[[workloads]]
 prompt_tokens = 40
 output_tokens = 8
 [[contenders]]

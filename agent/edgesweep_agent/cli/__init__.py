@@ -10,7 +10,7 @@ import typer
 
 from edgesweep_agent.errors import AgentError
 
-from . import probe, serve, spool, sweep
+from . import fit, inspect, meter, probe, serve, spool, sweep
 
 # Click keeps the lines of a block that begins with \b as they are.
 _EXAMPLES = {
@@ -30,6 +30,18 @@ Examples:
 Examples:
   edgesweep-agent probe http://127.0.0.1:8080
   edgesweep-agent probe http://127.0.0.1:8000 --json""",
+    "inspect": """\b
+Examples:
+  edgesweep-agent inspect
+  edgesweep-agent inspect --json""",
+    "fit": """\b
+Examples:
+  edgesweep-agent fit model.gguf --context 4096 --reserve 2GiB
+  edgesweep-agent fit model.gguf --class 8g --levels 1,4,16 --json""",
+    "meter": """\b
+Examples:
+  edgesweep-agent meter wall.csv --run run.json --json run-wall.json
+  edgesweep-agent meter wall.csv --run run.json --edge first""",
     "serve": """\b
 Example:
   edgesweep-agent serve --config /etc/edgesweep/agent.toml""",
@@ -46,6 +58,9 @@ app = typer.Typer(
 )
 app.command("sweep", epilog=_EXAMPLES["sweep"])(sweep.sweep)
 app.command("probe", epilog=_EXAMPLES["probe"])(probe.probe)
+app.command("inspect", epilog=_EXAMPLES["inspect"])(inspect.inspect)
+app.command("fit", epilog=_EXAMPLES["fit"])(fit.fit)
+app.command("meter", epilog=_EXAMPLES["meter"])(meter.meter)
 app.command("serve", epilog=_EXAMPLES["serve"])(serve.serve)
 app.add_typer(spool.app, name="spool")
 

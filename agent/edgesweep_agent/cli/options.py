@@ -1,4 +1,4 @@
-"""The options of ``sweep``, each with its help."""
+"""The options of the commands, each with its help."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import Annotated
 
 from typer import Option
 
-from edgesweep_agent.workloads.registry import QUICK, WORKLOADS
+from edgesweep_agent.presets import MEANINGS, PRESETS
+from edgesweep_agent.workloads.registry import WORKLOADS
 
-QUICK_BUDGET = "120s"
-QUICK_LEVELS = "1,2,4,8,16,32"
+_QUICK = PRESETS["quick"]
+QUICK_BUDGET = str(_QUICK["budget"])
+QUICK_LEVELS = ",".join(str(level) for level in _QUICK["levels"])
 
 Url = Annotated[str | None, Option(help="A running server, such as http://127.0.0.1:8080.")]
 Plan = Annotated[
@@ -28,9 +30,41 @@ Requests = Annotated[
         "(default: the larger of 11 and 3 x level).",
     ),
 ]
-WorkloadName = Annotated[
+Workloads = Annotated[
     str | None,
-    Option("--workload", help=f"A request shape: {', '.join(WORKLOADS)} (default: {QUICK.name})."),
+    Option("--workload", help=f"Request shapes, with commas: {', '.join(WORKLOADS)}."),
+]
+Prompts = Annotated[
+    Path | None,
+    Option(help="Replay your own prompts: JSON lines with prompt or messages, or ShareGPT."),
+]
+Preset = Annotated[
+    str | None,
+    Option(help="A starting point: " + "; ".join(f"{k} ({v})" for k, v in MEANINGS.items()) + "."),
+]
+Sessions = Annotated[int | None, Option(min=1, help="Engine starts per contender.")]
+Precision = Annotated[
+    float | None,
+    Option(help="End a level once its throughput is known to this share, such as 0.02."),
+]
+Arrival = Annotated[
+    str | None,
+    Option(
+        metavar="closed|poisson",
+        help="poisson: level = users, each asking --rate times a second (default: closed).",
+    ),
+]
+Rate = Annotated[
+    float | None, Option(min=0, help="With --arrival poisson: requests per user and s.")
+]
+Resume = Annotated[
+    bool, Option("--resume", help="Go on with the newest run of this plan that was broken off.")
+]
+State = Annotated[
+    Path | None,
+    Option(
+        help="Folder of what can be resumed (default: beside the daemon's spool, or in your home)."
+    ),
 ]
 PromptTokens = Annotated[int | None, Option(min=1, help="Or: tokens of a prompt.")]
 OutputTokens = Annotated[int | None, Option(min=1, help="Or: tokens of an answer.")]
@@ -60,3 +94,38 @@ Config = Annotated[
 DryRun = Annotated[
     bool, Option("--dry-run", help="Print what would be measured, and measure nothing.")
 ]
+InspectRoot = Annotated[
+    Path, Option("--root", help="Read a copy of another box's file tree in place of this one's.")
+]
+
+Context = Annotated[int, Option(min=1, help="Tokens of one request, prompt and answer.")]
+Reserve = Annotated[
+    str, Option(help="Memory that stays free for the application on the box: 2GiB, 512MB.")
+]
+HardwareClass = Annotated[
+    str | None,
+    Option("--class", help="Answer for another box: its hardware class, or its memory, as in 8g."),
+]
+FitLevels = Annotated[
+    str | None, Option("--levels", help="Also judge these levels, such as 1,4,16.")
+]
+AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
+
+MeterRun = Annotated[Path, Option("--run", help="The run's JSON, as sweep --json wrote it.")]
+MeterOffset = Annotated[
+    float | None, Option("--offset", help="Seconds to add to the meter's clock.")
+]
+MeterEdge = Annotated[
+    str | None,
+    Option(
+        "--edge",
+        metavar="first|WHEN",
+        help="Find the rest of the offset, up to 60 s: the step of power is at the first level's "
+        "start, or at WHEN.",
+    ),
+]
+MeterStart = Annotated[
+    str | None,
+    Option("--start", metavar="WHEN", help="When a log with relative times begins."),
+]
+MeterJson = Annotated[Path | None, Option("--json", help="Write the run with its figures here.")]

@@ -4,34 +4,37 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
-import msgspec
 import typer
 from rich.console import Console
 
-from edgesweep.complaints import readable
 from edgesweep.records import LevelStatus
 from edgesweep_agent import device
 from edgesweep_agent.attach import Patience
 from edgesweep_agent.errors import AgentError, UsageError
-from edgesweep_agent.plan import AttachedSpec, Shape, SweepPlan
-from edgesweep_agent.settings import Settings, load, load_settings
+from edgesweep_agent.sensors.registry import all_sensors, close_all
+from edgesweep_agent.sensors.sampler import Sampler
+from edgesweep_agent.settings import Settings, load_settings
+from edgesweep_agent.sweep.box import Box
 from edgesweep_agent.sweep.files import RunFile, SamplesFile
+from edgesweep_agent.sweep.journal import Journal, Unfinished, unfinished
+from edgesweep_agent.sweep.ledger import plan_json
 from edgesweep_agent.sweep.recorder import Keeper, Recorders
 from edgesweep_agent.sweep.run import Outcome, Sweep
 from edgesweep_agent.sweep.submit import Submitter
 from edgesweep_agent.turn import PARENT, end_with, turn
-from edgesweep_agent.workloads.registry import QUICK, WORKLOADS
 
-from . import options
+from . import options  # noqa: TC001 - typer reads the annotations
+from .choose import Wanted, chosen
+from .preview import show_plan
 from .table import LiveTable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator
 
     from edgesweep.records import Device
 
@@ -43,12 +46,18 @@ _MEASURED = frozenset({LevelStatus.VALID, LevelStatus.FLAGGED})
 def sweep(  # noqa: PLR0913, PLR0917 - each one is an option of the command line
     url: options.Url = None,
     plan: options.Plan = None,
+    preset: options.Preset = None,
     model: options.Model = None,
     levels: options.Levels = None,
     requests: options.Requests = None,
-    workload: options.WorkloadName = None,
+    sessions: options.Sessions = None,
+    precision: options.Precision = None,
+    workload: options.Workloads = None,
+    prompts: options.Prompts = None,
     prompt_tokens: options.PromptTokens = None,
     output_tokens: options.OutputTokens = None,
+    arrival: options.Arrival = None,
+    rate: options.Rate = None,
     budget: options.Budget = None,
     wait: options.Wait = None,
     api_key_file: options.ApiKeyFile = None,
@@ -57,120 +66,66 @@ def sweep(  # noqa: PLR0913, PLR0917 - each one is an option of the command line
     keep_text: options.KeepText = False,
     submit: options.Submit = False,
     config: options.Config = None,
+    resume: options.Resume = False,
+    state: options.State = None,
     dry_run: options.DryRun = False,
 ) -> None:
     """Measure throughput and latency of an inference server at rising concurrency.
 
-    Exit codes: 0 every planned level was measured, or skipped for want of time; 1 something
-    failed; 2 usage; 78 a file's content; 130, 143 interrupted, with everything measured kept.
+    Exit codes: 0 every planned level was measured, or skipped because it cannot fit or for want
+    of time; 1 something failed; 2 usage; 78 a file's content; 130, 143 interrupted, with
+    everything measured kept.
     """
     if submit and config is None:
         raise UsageError("--submit needs --config FILE: the daemon to hand the results to")
-    overrides = {"levels": _levels(levels), "requests": requests, "budget": budget}
-    shape = _shape(workload, prompt_tokens, output_tokens)
     settings = load_settings(config) if config else None
-    chosen = _override(_chosen(url, plan, model, api_key_file, settings), shape, overrides)
+    own = {"requests": requests, "sessions": sessions, "precision": precision, "budget": budget}
+    wanted = Wanted(
+        workload, prompts, prompt_tokens, output_tokens, arrival, rate, preset, levels, values=own
+    )
+    told = chosen(
+        wanted, url=url, plan=plan, model=model, api_key_file=api_key_file, settings=settings
+    )
     if dry_run:
-        _print_plan(chosen)
+        show_plan(told)
         return
-    files = _files(json_file, samples, keep_text=keep_text)
+    about, folder = _device(settings), state or state_folder(settings)
+    earlier = unfinished(folder, plan_json(told), about.device_id) if resume else None
+    files = _files(json_file, samples, earlier, keep_text=keep_text)
+    keepers: list[Keeper] = [Journal(folder), *files]
     if submit and settings is not None:
-        files.append(Submitter(settings.control.socket))
+        keepers.append(Submitter(settings.control.socket))
     patience = Patience() if wait is None else Patience(loading_s=wait, refused_s=wait)
-    with _turn(settings):
-        code = _run(chosen, _device(settings), files, patience, keep_text=keep_text)
+    with _turn(settings), _box() as box:
+        job = Sweep(told, about, Recorders(()), patience, box, keep_text=keep_text, earlier=earlier)
+        code = _run(job, keepers)
     raise typer.Exit(code)
 
 
-def _plan_file(plan: Path, settings: Settings | None) -> Path:
-    """A file, or what the daemon's configuration calls by that name."""
-    named = settings.plans.get(str(plan)) if settings is not None else None
-    return plan if named is None or plan.exists() else named.file
+def state_folder(settings: Settings | None) -> Path:
+    """Where runs are journalled: beside the daemon's spool, or in the user's state folder."""
+    if settings is not None:
+        return settings.spool.path.parent / "runs"
+    base = os.environ.get("XDG_STATE_HOME")
+    return (Path(base) if base else Path.home() / ".local/state") / "edgesweep/runs"
 
 
-def _chosen(
-    url: str | None,
-    plan: Path | None,
-    model: str | None,
-    api_key_file: Path | None,
-    settings: Settings | None,
-) -> SweepPlan:
-    if plan is not None:
-        if url is not None or model is not None or api_key_file is not None:
-            raise UsageError("give --plan, or --url with its options, not both")
-        return load(_plan_file(plan, settings), SweepPlan)
-    if url is None:
-        raise UsageError("nothing to measure: give --url http://HOST:PORT, or --plan FILE")
-    try:
-        return _quick(AttachedSpec(url=url, model=model, api_key_file=api_key_file))
-    except ValueError as error:
-        raise UsageError(f"--{error}") from error
-
-
-def _quick(contender: AttachedSpec) -> SweepPlan:
-    shape = Shape(QUICK.prompt_tokens, QUICK.output_tokens, QUICK.name)
-    levels = _levels(options.QUICK_LEVELS) or ()
-    return SweepPlan(
-        (contender,), name="quick", workload=shape, levels=levels, budget=options.QUICK_BUDGET
-    )
-
-
-def _levels(text: str | None) -> tuple[int, ...] | None:
-    if text is None:
-        return None
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError as error:
-        raise UsageError(f"--levels {text!r}: write whole numbers, such as 1,2,4,8") from error
-
-
-def _shape(name: str | None, prompt: int | None, output: int | None) -> Shape | None:
-    if name is not None:
-        if name not in WORKLOADS:
-            raise UsageError(f"no workload {name!r}; there is {', '.join(WORKLOADS)}")
-        if prompt is not None or output is not None:
-            raise UsageError("give --workload, or --prompt-tokens and --output-tokens, not both")
-        known = WORKLOADS[name]
-        return Shape(known.prompt_tokens, known.output_tokens, known.name)
-    if prompt is None and output is None:
-        return None
-    return Shape(prompt or QUICK.prompt_tokens, output or QUICK.output_tokens)
-
-
-def _override(plan: SweepPlan, shape: Shape | None, values: Mapping[str, object]) -> SweepPlan:
-    """The plan with what the command line says instead, checked as a whole again."""
-    changed = {name: value for name, value in values.items() if value is not None}
-    if shape is not None:
-        changed["workload"] = shape
-    fields = {name: getattr(plan, name) for name in plan.__struct_fields__} | changed
-    try:
-        built = SweepPlan(**fields)
-        return msgspec.convert(
-            msgspec.to_builtins(built, enc_hook=str), SweepPlan, dec_hook=_as_path
-        )
-    except msgspec.ValidationError as error:
-        raise UsageError(readable(str(error))) from error
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-
-
-def _as_path(kind: type, value: object) -> object:
-    if kind is Path and isinstance(value, str):
-        return Path(value)
-    raise TypeError(f"{kind} is no type of a plan")
-
-
-def _files(json_file: Path | None, samples: Path | None, *, keep_text: bool) -> list[Keeper]:
+def _files(
+    json_file: Path | None, samples: Path | None, earlier: Unfinished | None, *, keep_text: bool
+) -> list[Keeper]:
     try:
         for path in (json_file, samples):
             if path is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 if path.is_dir():
                     raise UsageError(f"{path} is a folder; name a file in it")
-        found: list[Keeper] = [] if json_file is None else [RunFile(json_file)]
-        return found if samples is None else [*found, SamplesFile(samples, keep_text)]
+        had = [] if earlier is None else list(earlier.finished)
+        found: list[Keeper] = [] if json_file is None else [RunFile(json_file, levels=had)]
+        if samples is not None:
+            found.append(SamplesFile(samples, keep_text, goes_on=earlier is not None))
     except OSError as error:
         raise UsageError(f"{error.filename}: {error.strerror}; choose another file") from error
+    return found
 
 
 def _device(settings: Settings | None) -> Device:
@@ -191,28 +146,36 @@ def _turn(settings: Settings | None) -> AbstractContextManager[None]:
     return turn(lock, wait_s=TURN_WAIT_S if parent else 0.0)
 
 
-def _run(
-    plan: SweepPlan,
-    about: Device,
-    files: list[Keeper],
-    patience: Patience,
-    *,
-    keep_text: bool,
-) -> int:
+@contextmanager
+def _box() -> Iterator[Box]:
+    """This device with its sensors; the programs that some are end with the sweep."""
+    sensors = all_sensors()
+    try:
+        with Sampler(sensors) as sampler:
+            yield Box(gpu=device.gpu_kind(), sensors=sensors, sampler=sampler)
+    finally:
+        close_all(sensors)
+
+
+def _run(job: Sweep, keepers: list[Keeper]) -> int:
     caught: list[int] = []
     with ExitStack() as stack:
         table = stack.enter_context(LiveTable(Console()))
-        job = Sweep(plan, about, Recorders((*files, table)), patience, keep_text=keep_text)
+        job.recorder = Recorders((*keepers, table))
         outcome = anyio.run(_until_signal, job, caught)
-    problems = [recorder.problem for recorder in files if recorder.problem]
+    problems = [recorder.problem for recorder in keepers if recorder.problem]
     for line in (*table.failures, *(str(error) for error in outcome.errors), *problems):
         typer.echo(f"edgesweep-agent: {line}", err=True)
     if caught:
         n = sum(level.status in _MEASURED for level in outcome.levels)
-        kept = ", ".join(str(f.path) for f in files if isinstance(f, RunFile | SamplesFile))
-        where = f" in {kept}" if kept else " (give --json FILE to keep them)"
+        kept = ", ".join(str(f.path) for f in keepers if isinstance(f, RunFile | SamplesFile))
+        where = f" in {kept}" if kept else ""
         levels = "level" if n == 1 else "levels"
-        typer.echo(f"interrupted: {n} measured {levels} kept{where}", err=True)
+        typer.echo(
+            f"interrupted: {n} measured {levels} kept{where}; the same command with --resume "
+            "goes on with the next one",
+            err=True,
+        )
         return 128 + caught[0]
     return max(_exit_code(outcome), 1 if problems else 0)
 
@@ -251,17 +214,3 @@ def _exit_code(outcome: Outcome) -> int:
         which = ", ".join(str(concurrency) for concurrency in dict.fromkeys(missed))
         typer.echo(f"not measured within the budget: level {which}; --budget gives more", err=True)
     return 0 if any(level.status in _MEASURED for level in outcome.levels) else 1
-
-
-def _print_plan(plan: SweepPlan) -> None:
-    shape = plan.workload.workload()
-    typer.echo(
-        f"{plan.name}: {shape.name}, {shape.prompt_tokens} prompt "
-        f"and {shape.output_tokens} output tokens"
-    )
-    for spec in plan.contenders:
-        typer.echo(f"contender {spec.name or getattr(spec, 'url', '') or spec}")
-    for concurrency in plan.levels:
-        count = plan.requests_at(concurrency)
-        typer.echo(f"level {concurrency:4}: {count} requests, {concurrency} to warm up")
-    typer.echo(f"{plan.sessions} session(s), budget {plan.budget or 'none'}")

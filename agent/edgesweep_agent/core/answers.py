@@ -34,7 +34,7 @@ class Reply:
     def _json(self) -> object:
         try:
             return json.loads(self.text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
 
     @property
@@ -50,10 +50,40 @@ Answers = dict[str, Reply]
 NO_REPLY = Reply(0, {}, "")
 
 
+def object_at(answers: Answers, path: str) -> dict[str, Any]:
+    """The JSON object that ``path`` answered, an empty one where it did not."""
+    return answers.get(path, NO_REPLY).json_object()
+
+
+def objects_in(value: object) -> list[dict[str, Any]]:
+    """The objects of a JSON list; what is no list has none."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def dict_in(value: object) -> dict[str, Any]:
+    """``value`` if it is a JSON object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def positive(value: object) -> int | None:
+    """A count that a server tells: zero, text and the like are "it does not say"."""
+    known = isinstance(value, int) and not isinstance(value, bool) and value > 0
+    return value if known and isinstance(value, int) else None
+
+
+def text_of(value: object) -> str:
+    """``value`` if it is text, else nothing."""
+    return value if isinstance(value, str) else ""
+
+
 def listed_models(answers: Answers) -> list[dict[str, Any]]:
     """The entries of ``GET /v1/models``; what is no list of objects has none."""
-    listed = answers.get("/v1/models", NO_REPLY).json_object().get("data")
-    return [x for x in listed if isinstance(x, dict)] if isinstance(listed, list) else []
+    return objects_in(object_at(answers, "/v1/models").get("data"))
+
+
+def owners_of(answers: Answers) -> frozenset[str]:
+    """Every ``owned_by`` of ``GET /v1/models``."""
+    return frozenset(text_of(entry.get("owned_by")) for entry in listed_models(answers)) - {""}
 
 
 def models_of(answers: Answers) -> tuple[str, ...]:

@@ -3,40 +3,71 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 
-_FAILED_FINISH = frozenset({"error", "abort"})
+import msgspec
+
+FAILED_FINISH = frozenset({"error", "abort"})
 """Finish reasons with which vLLM and gateways end an answer that failed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """The facts of one chunk; ``None`` where it does not say.
+class CallPart(msgspec.Struct, frozen=True):
+    """What a chunk adds to a tool call.
 
     Attributes:
-        text: What the model wrote in this chunk: reasoning, answer and tool calls, joined.
-        visible: Whether part of it is the answer itself.
-        choices: Whether it belongs to the answer at all (role-only chunks do).
-        error: Message of a top-level error, or "".
-        completion_tokens, prompt_tokens, cached_tokens: From ``usage``.
-        predicted_n, prompt_n, cache_n: From llama.cpp's ``timings``.
+        index: Which of the answer's calls.
+        id, name: Usually in its first part alone.
     """
 
-    text: str = ""
-    visible: bool = False
-    choices: bool = False
-    finish_reason: str = ""
-    error: str = ""
+    index: int
+    id: str
+    name: str
+    arguments: str
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """What a chunk counts; ``None`` where it does not say.
+
+    Attributes:
+        completion_tokens, prompt_tokens, cached_tokens: From ``usage``.
+        predicted_n, prompt_n, cache_n: From llama.cpp's ``timings``.
+        draft_n, draft_n_accepted: Likewise, with speculative decoding.
+    """
+
     completion_tokens: int | None = None
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     predicted_n: int | None = None
     prompt_n: int | None = None
     cache_n: int | None = None
+    draft_n: int | None = None
+    draft_n_accepted: int | None = None
+
+
+NOTHING = Counts()
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """The facts of one chunk.
+
+    Attributes:
+        text: What the model wrote in this chunk: reasoning, answer and tool calls, joined.
+        content: The part of it that is the answer itself.
+        choices: Whether it belongs to the answer at all (role-only chunks do).
+        error: Message of a top-level error, or "".
+        counts: ``None`` if it counts nothing.
+    """
+
+    text: str = ""
+    content: str = ""
+    choices: bool = False
+    finish_reason: str = ""
+    error: str = ""
+    calls: tuple[CallPart, ...] = ()
+    counts: Counts | None = None
 
 
 def parse_chunk(data: str) -> Chunk:
-    """Reads one chunk of ``/v1/chat/completions`` or ``/v1/completions``.
+    """Reads one chunk of ``/v1/chat/completions`` or ``/v1/completions``, however it looks.
 
     Usage may share a chunk with choices (llama.cpp's ``/v1/completions``), have its own (vLLM),
     or ride on every chunk.
@@ -53,19 +84,14 @@ def parse_chunk(data: str) -> Chunk:
     choices = [choice for choice in _items(body.get("choices")) if choice]
     written = [_written(choice) for choice in choices]
     finish = next(filter(None, (_text(choice.get("finish_reason")) for choice in choices)), "")
-    usage, timings = _object(body.get("usage")), _object(body.get("timings"))
     return Chunk(
-        text="".join(hidden + visible for hidden, visible in written),
-        visible=any(visible for _, visible in written),
+        text="".join(hidden + content for hidden, content in written),
+        content="".join(content for _, content in written),
         choices=bool(choices),
         finish_reason=finish,
         error=_error(body.get("error"), finish),
-        completion_tokens=_count(usage.get("completion_tokens")),
-        prompt_tokens=_count(usage.get("prompt_tokens")),
-        cached_tokens=_count(_object(usage.get("prompt_tokens_details")).get("cached_tokens")),
-        predicted_n=_count(timings.get("predicted_n")),
-        prompt_n=_count(timings.get("prompt_n")),
-        cache_n=_count(timings.get("cache_n")),
+        calls=tuple(part for choice in choices for part in _calls(choice)),
+        counts=_counts(body),
     )
 
 
@@ -82,7 +108,7 @@ def error_message(error: object) -> str:
 
 def _error(error: object, finish: str) -> str:
     message = error_message(error)
-    if not message and finish in _FAILED_FINISH:
+    if not message and finish in FAILED_FINISH:
         return f'finish_reason "{finish}"'
     return message
 
@@ -92,10 +118,45 @@ def _written(choice: dict[str, object]) -> tuple[str, str]:
     delta = _object(choice.get("delta"))
     # vLLM sends one reasoning text under both names while it moves from one to the other.
     hidden = _text(delta.get("reasoning")) or _text(delta.get("reasoning_content"))
-    calls = [_object(call.get("function")) for call in _items(delta.get("tool_calls"))]
-    calls.append(_object(delta.get("function_call")))
-    hidden += "".join(_text(call.get("name")) + _text(call.get("arguments")) for call in calls)
+    hidden += "".join(part.name + part.arguments for part in _calls(choice))
     return hidden, _text(delta.get("content")) or _text(choice.get("text"))
+
+
+def _calls(choice: dict[str, object]) -> list[CallPart]:
+    """Parts of tool calls; the older ``function_call`` is one without a number."""
+    delta = _object(choice.get("delta"))
+    parts = [
+        _call_part(call, position) for position, call in enumerate(_items(delta.get("tool_calls")))
+    ]
+    if legacy := _object(delta.get("function_call")):
+        parts.append(_call_part({"function": legacy}, 0))
+    return parts
+
+
+def _call_part(call: dict[str, object], position: int) -> CallPart:
+    function = _object(call.get("function"))
+    index = _count(call.get("index"))
+    return CallPart(
+        position if index is None else index,
+        _text(call.get("id")),
+        _text(function.get("name")),
+        _text(function.get("arguments")),
+    )
+
+
+def _counts(body: dict[str, object]) -> Counts | None:
+    usage, timings = _object(body.get("usage")), _object(body.get("timings"))
+    counts = Counts(
+        completion_tokens=_count(usage.get("completion_tokens")),
+        prompt_tokens=_count(usage.get("prompt_tokens")),
+        cached_tokens=_count(_object(usage.get("prompt_tokens_details")).get("cached_tokens")),
+        predicted_n=_count(timings.get("predicted_n")),
+        prompt_n=_count(timings.get("prompt_n")),
+        cache_n=_count(timings.get("cache_n")),
+        draft_n=_count(timings.get("draft_n")),
+        draft_n_accepted=_count(timings.get("draft_n_accepted")),
+    )
+    return None if counts == NOTHING else counts
 
 
 def _object(value: object) -> dict[str, object]:
@@ -110,7 +171,7 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-_MOST_TOKENS = 2**31
+MOST_TOKENS = 2**31
 """No context is this long: a server that says so does not count."""
 
 
@@ -120,4 +181,4 @@ def _count(value: object) -> int | None:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
         return None
-    return value if 0 <= value <= _MOST_TOKENS else None
+    return value if 0 <= value <= MOST_TOKENS else None

@@ -31,6 +31,9 @@ class Exchange:
         pieces: Body bytes with the instant of the read that brought them, framing removed.
         t_end_ns: When the exchange was over.
         error: What the operating system or the parser said, for people.
+        track: Position of its track in the level.
+        chain: Number of its conversation within the track; -1 outside of one.
+        step: Its step in the conversation, from 0; -1 outside of one.
     """
 
     index: int
@@ -43,6 +46,9 @@ class Exchange:
     t_end_ns: int
     ending: Ending
     error: str = ""
+    track: int = 0
+    chain: int = -1
+    step: int = -1
 
     def header(self, name: str) -> str:
         """The first value of a header (name in lower case), or "" if it was not sent."""

@@ -31,6 +31,9 @@ class Readiness:
 
 READY = Readiness(State.READY)
 
+PATHS = ("/health", "/v1/models")
+"""What is asked first, and again while it is loading."""
+
 _NO_LISTING = frozenset({404, 405, 501})
 """A small server may have nothing but the completion: that one is asked next."""
 
@@ -51,8 +54,12 @@ def of_listing(url: str, answers: Answers) -> Readiness:
     for reply in (health, listing):
         if reply is not None and reply.status == 503:
             return Readiness(State.LOADING, f"{url} is still loading its model (HTTP 503)")
-    if listing is None:
+    if listing is None or (listing.status == 0 and not listing.text):
         return Readiness(State.LOADING, f"{url} does not answer GET /v1/models in time")
+    if listing.status == 0:
+        return Readiness(
+            State.UNUSABLE, f"{url} does not speak HTTP ({listing.text}): correct the address"
+        )
     if listing.status in _NO_LISTING:
         return READY
     return _problem(url, "GET /v1/models", listing) or READY

@@ -9,7 +9,11 @@ if TYPE_CHECKING:
 
 
 def sample_object(level: LevelResult, sample: Sample, *, keep_text: bool) -> dict[str, Any]:
-    """The JSON object of one request of a level; the answer's text only where it is kept."""
+    """The JSON object of one request of a level; the answer's text only where it is kept.
+
+    Gaps are ``null`` where the stream came buffered, and "tool_calls" is there in a conversation.
+    """
+    buffered = "stream_buffered" in sample.flags
     line: dict[str, Any] = {
         "run_id": level.run_id,
         "contender_id": level.contender.id,
@@ -32,12 +36,20 @@ def sample_object(level: LevelResult, sample: Sample, *, keep_text: bool) -> dic
         "token_source": sample.token_source or None,
         "finish_reason": sample.finish_reason or None,
         "chunks": sample.chunks,
-        "icl_s": list(sample.icl_s),
+        "icl_s": None if buffered else list(sample.icl_s),
+        "itl_s": None if buffered else list(sample.itl_s),
+        "part": sample.part or None,
+        "chain": sample.chain,
+        "step": sample.step,
+        "draft_tokens": sample.draft_tokens,
+        "accepted_tokens": sample.accepted_tokens,
         "flags": list(sample.flags),
         "warnings": list(sample.warnings),
         "t_send_ns": sample.t_send_ns,
         "t_end_ns": sample.t_end_ns,
     }
+    if sample.chain is not None:
+        line["tool_calls"] = sample.tool_calls
     if keep_text:
         line["text"] = sample.text
     return line

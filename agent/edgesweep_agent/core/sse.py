@@ -12,6 +12,8 @@ import re
 from dataclasses import dataclass
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
+_PLAIN_START = b"data: "
+_PLAIN_BREAK = b"\n\ndata: "
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -59,6 +61,23 @@ class SseReader:
             start = end.end()
         self._line += piece[start:]
         return events
+
+    def plain_events(self, piece: bytes) -> list[bytes] | None:
+        """The data of each event, if the piece is nothing but whole events of the plainest form.
+
+        That is one ``data: `` line each, ended by two line feeds, as llama.cpp and vLLM write
+        them, and it spares most of the work. ``None`` for anything else, which is to be fed; so
+        is an event that turns out to hold something unusual: ``feed`` with its own line.
+        """
+        if self._line or self._data or self._type or self._after_cr:
+            return None
+        if not piece.startswith(_PLAIN_START) or not piece.endswith(b"\n\n") or b"\r" in piece:
+            return None
+        datas = piece[len(_PLAIN_START) : -2].split(_PLAIN_BREAK)
+        if piece.count(b"\n") != 2 * len(datas):
+            return None
+        self._first_line = False
+        return datas
 
     def close(self) -> list[SseEvent]:
         """The event that the end of the stream leaves behind, if any; at most one."""

@@ -4,34 +4,51 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
-from math import fsum
 from typing import TYPE_CHECKING
 
 from edgesweep.quantiles import distribution
 from edgesweep.records import Distribution, Flag, LevelStatus, Sample
 
-from .window import Window, emissions, peak_in_flight, steady_window, whole_window
+from .arrangement import COLD, Arrangement
+from .phases import during_window
+from .rates import block_rates, prompt_tokens, rates, requests_per_s, total_seconds
+from .slo import Slo
+from .window import (
+    Window,
+    due_ns,
+    open_window,
+    peak_in_flight,
+    steady_window,
+    whole_window,
+)
+from .workload_metrics import burst_windows, figures, questions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-BLOCKS = 10
-"""Equal parts of the steady window, so that drift within a level shows."""
 ERRORS_THRESHOLD = 0.01
 LENGTH_THRESHOLD = 0.01
 
 _ESTIMATE = "estimate"
-_PER_REQUEST = ("ttft_s", "ttfr_s", "first_content_s", "tpot_s", "icl_s", "e2e_s", "queue_s")
-_PER_CHUNK = frozenset({"icl_s"})
+_FROM_SEND = ("ttft_s", "ttfr_s", "first_content_s", "e2e_s")
+_PER_REQUEST = (*_FROM_SEND, "tpot_s", "icl_s", "itl_s", "queue_s")
+_PER_CHUNK = frozenset({"icl_s", "itl_s"})
+_NO_BOUNDS = Slo()
 _CAVEATS = frozenset({"stream_buffered"})
 """Flags that spoil some metrics, which are left out, and leave the level valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class LevelSummary:
-    """What the samples of a level came to: the measured fields of a ``LevelResult``."""
+    """What the samples of a level came to: the measured fields of a ``LevelResult``.
+
+    Attributes:
+        block_output_tokens_per_s: Of equal parts of the window; of each burst for a fan-out.
+        attributes: What is said in words, such as ``slowest_step``.
+        window_ns: First and last instant over which rates were taken, monotonic.
+    """
 
     status: LevelStatus
     reason: str = ""
@@ -42,30 +59,44 @@ class LevelSummary:
     values: Mapping[str, float] = field(default_factory=dict)
     distributions: Mapping[str, Distribution] = field(default_factory=dict)
     block_output_tokens_per_s: tuple[float, ...] = ()
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    window_ns: tuple[int, int] | None = None
 
 
 def summarise(
     samples: Sequence[Sample],
     concurrency: int,
     *,
-    asked_output_tokens: Sequence[int] = (),
+    asked_output_tokens: Sequence[int | None] = (),
     interrupted: bool = False,
+    arrangement: Arrangement | None = None,
+    slo: Slo = _NO_BOUNDS,
 ) -> LevelSummary:
     """Figures of one level; latencies and rates are those of the successful requests alone.
+
+    Latencies of an open loop count from when a request was due, so that a client which fell
+    behind hides nothing. Those of a fan-out are of its cold questions, those of interference of
+    the requests sent while both loads ran: a mixture would be a figure of nothing.
 
     Args:
         samples: The measured requests, in any order.
         concurrency: Requests the level keeps in flight.
-        asked_output_tokens: Tokens asked for, by ``Sample.index``; empty where answers may
-            stop where they like.
+        asked_output_tokens: Tokens asked for, by ``Sample.index``; ``None``, or nothing at all,
+            where an answer may stop where it likes.
         interrupted: The level was stopped before its time; what was measured is kept, but it
             has failed.
+        arrangement: Of the requests; by itself a closed loop.
+        slo: What a request must keep to be a good one.
     """
+    arranged = arrangement or Arrangement()
     ok = [sample for sample in samples if sample.ok]
     failed_by = _failed_by(samples)
     flags = tuple(_flags(samples, ok, asked_output_tokens))
     status, reason = _status(ok, failed_by, flags, interrupted=interrupted)
-    steady = steady_window(samples, concurrency)
+    if arranged.window == "open":
+        samples, ok = _from_due(samples), _from_due(ok)
+    windows = _windows(samples, concurrency, arranged)
+    own = figures(samples, arranged)
     return LevelSummary(
         status=status,
         reason=reason,
@@ -73,10 +104,52 @@ def summarise(
         n_ok=len(ok),
         n_failed=len(samples) - len(ok),
         failed_by=failed_by,
-        values=_values(samples, ok, steady),
-        distributions=_distributions(ok),
-        block_output_tokens_per_s=_blocks(ok, steady) if ok and steady else (),
+        values={**_values(samples, ok, windows, arranged, slo), **own.values},
+        distributions={**_distributions(_typical(ok, arranged)), **own.distributions},
+        block_output_tokens_per_s=block_rates(ok, windows) if ok else (),
+        attributes=own.attributes,
+        window_ns=(windows[0].start_ns, windows[-1].end_ns) if windows else None,
     )
+
+
+def _windows(
+    samples: Sequence[Sample], concurrency: int, arrangement: Arrangement
+) -> tuple[Window, ...]:
+    """The time over which rates are taken, in one piece but for bursts."""
+    if arrangement.window == "burst":
+        return burst_windows(samples, COLD)
+    if arrangement.window == "phases":
+        found = during_window(samples, arrangement.newcomer)
+    elif arrangement.window == "open":
+        found = open_window(samples)
+    else:
+        found = steady_window(samples, concurrency)
+    return () if found is None else (found,)
+
+
+def _typical(ok: Sequence[Sample], arrangement: Arrangement) -> Sequence[Sample]:
+    """The requests whose latencies stand for the workload."""
+    if arrangement.window == "burst":
+        return questions(ok, COLD)
+    if arrangement.window == "phases":
+        during = during_window(ok, arrangement.newcomer)
+        return [s for s in ok if during and during.start_ns <= s.t_send_ns <= during.end_ns]
+    return ok
+
+
+def _from_due(samples: Iterable[Sample]) -> list[Sample]:
+    """The samples with latencies from when each was due instead of sent."""
+    return [
+        replace(
+            sample,
+            **{
+                name: value + (sample.queue_s or 0.0)
+                for name in _FROM_SEND
+                if (value := getattr(sample, name)) is not None
+            },
+        )
+        for sample in samples
+    ]
 
 
 def _failed_by(samples: Iterable[Sample]) -> dict[str, int]:
@@ -101,7 +174,9 @@ def _status(
     return LevelStatus.VALID, ""
 
 
-def _flags(samples: Sequence[Sample], ok: Sequence[Sample], asked: Sequence[int]) -> Iterable[Flag]:
+def _flags(
+    samples: Sequence[Sample], ok: Sequence[Sample], asked: Sequence[int | None]
+) -> Iterable[Flag]:
     if samples and (share := (len(samples) - len(ok)) / len(samples)) > ERRORS_THRESHOLD:
         yield Flag("errors", share, ERRORS_THRESHOLD)
     if estimated := sum(sample.token_source == _ESTIMATE for sample in ok):
@@ -114,14 +189,13 @@ def _flags(samples: Sequence[Sample], ok: Sequence[Sample], asked: Sequence[int]
 
 
 def _share(
-    ok: Sequence[Sample], asked: Sequence[int], other_length: Callable[[int, int], bool]
+    ok: Sequence[Sample], asked: Sequence[int | None], other_length: Callable[[int, int], bool]
 ) -> float:
     """Answers shorter, or longer, than asked for; an estimated length proves nothing."""
     found = sum(
-        sample.index < len(asked)
-        and sample.token_source != _ESTIMATE
-        and other_length(sample.output_tokens or 0, asked[sample.index])
+        sample.token_source != _ESTIMATE and other_length(sample.output_tokens or 0, wanted)
         for sample in ok
+        if sample.index < len(asked) and (wanted := asked[sample.index]) is not None
     )
     return found / len(ok)
 
@@ -141,7 +215,11 @@ def _measured(ok: Iterable[Sample], name: str) -> Iterable[float]:
 
 
 def _values(
-    samples: Sequence[Sample], ok: Sequence[Sample], steady: Window | None
+    samples: Sequence[Sample],
+    ok: Sequence[Sample],
+    windows: Sequence[Window],
+    arrangement: Arrangement,
+    slo: Slo,
 ) -> dict[str, float]:
     """Scalar metrics; what was not measured is absent."""
     values: dict[str, float] = {}
@@ -150,57 +228,49 @@ def _values(
         values["peak_in_flight"] = peak_in_flight(samples)
     if whole:
         values["duration_s"] = whole.seconds
-    if steady:
-        values["window_s"] = steady.seconds
+    if windows:
+        values["window_s"] = total_seconds(windows)
+    if arrangement.window == "open" and (offered := _offered_per_s(samples)) is not None:
+        values["offered_per_s"] = offered
+    if samples and slo.asks:
+        values["slo_attainment"] = sum(map(slo.met_by, samples)) / len(samples)
     if ok:
         values |= _counts(ok)
-        values |= _rates(ok, steady, "") if steady else {}
-        values |= _rates(ok, whole, "_gross") if whole else {}
+        values |= rates(ok, windows) if windows else {}
+        values |= rates(ok, (whole,), "_gross") if whole else {}
+    if ok and windows and slo.asks:
+        values["goodput_per_s"] = requests_per_s(filter(slo.met_by, ok), windows)
     return values
+
+
+def _offered_per_s(samples: Sequence[Sample]) -> float | None:
+    """What the open loop asked for: its gaps over the time that they take."""
+    due = sorted(map(due_ns, samples))
+    if not due or due[0] == due[-1]:
+        return None
+    return (len(due) - 1) / Window(due[0], due[-1]).seconds
 
 
 def _counts(ok: Sequence[Sample]) -> dict[str, float]:
     counts: dict[str, float] = {"output_tokens": sum(sample.output_tokens or 0 for sample in ok)}
-    if (prompts := _prompt_tokens(ok)) is not None:
+    if (prompts := prompt_tokens(ok)) is not None:
         counts["prompt_tokens"] = sum(prompts)
     # vLLM leaves the field out of an answer that took nothing from its cache, so that one
     # answer with a figure speaks for those without.
     cached = [sample.cached_tokens for sample in ok if sample.cached_tokens is not None]
     if cached:
         counts["cached_tokens"] = sum(cached)
+    if (accepted := _acceptance_share(ok)) is not None:
+        counts["acceptance_share"] = accepted
     return counts
 
 
-def _prompt_tokens(ok: Iterable[Sample]) -> list[int] | None:
-    """Of each request; ``None`` if any did not say, since a partial sum is no sum."""
-    prompts = [sample.prompt_tokens for sample in ok]
-    known = [tokens for tokens in prompts if tokens is not None]
-    return known if len(known) == len(prompts) else None
-
-
-def _rates(ok: Sequence[Sample], window: Window, suffix: str) -> dict[str, float]:
-    ends = (sample.t_send_ns + sample.text_ns[-1] for sample in ok if sample.text_ns)
-    output = chain.from_iterable(map(emissions, ok))
-    output_tokens = fsum(tokens for t_ns, tokens in output if window.holds(t_ns))
-    rates = {
-        f"requests_per_s{suffix}": sum(map(window.holds, ends)) / window.seconds,
-        f"output_tokens_per_s{suffix}": output_tokens / window.seconds,
-    }
-    prompts = _prompt_tokens(ok)
-    if prompts is not None:
-        # A prompt is worked off when its first token is out.
-        total = output_tokens + sum(
-            tokens
-            for sample, tokens in zip(ok, prompts, strict=True)
-            if sample.text_ns and window.holds(sample.t_send_ns + sample.text_ns[0])
-        )
-        rates[f"total_tokens_per_s{suffix}"] = total / window.seconds
-    return rates
-
-
-def _blocks(ok: Iterable[Sample], window: Window) -> tuple[float, ...]:
-    blocks = [0.0] * BLOCKS
-    for t_ns, tokens in chain.from_iterable(map(emissions, ok)):
-        if window.holds(t_ns):
-            blocks[window.block(t_ns, BLOCKS)] += tokens
-    return tuple(tokens * BLOCKS / window.seconds for tokens in blocks)
+def _acceptance_share(ok: Iterable[Sample]) -> float | None:
+    """Of all drafted tokens; ``None`` if none was drafted, or the engine does not say."""
+    told = [
+        (sample.draft_tokens, sample.accepted_tokens)
+        for sample in ok
+        if sample.draft_tokens is not None and sample.accepted_tokens is not None
+    ]
+    drafted = sum(draft for draft, _ in told)
+    return sum(accepted for _, accepted in told) / drafted if drafted else None

@@ -6,9 +6,12 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .chunk import Chunk, error_message, parse_chunk
+from .chunk import CallPart, Chunk, Counts, error_message, parse_chunk
+from .common_chunk import common_chunk
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from .sse import SseEvent
 
 _DETAIL_CHARS = 200
@@ -20,18 +23,33 @@ def shortened(text: str) -> str:
 
 
 @dataclass(slots=True)
+class ToolCall:
+    """A tool call as it was put together; ``arguments`` is JSON, if the model got it right."""
+
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
+@dataclass(slots=True)
 class Transcript:
     """The facts of one stream so far; instants are monotonic nanoseconds.
 
     Attributes:
-        text_ns: Instants of the chunks that carried text.
+        texts: What the chunks carried that had text; ``contents`` the part that is the answer.
+        text_ns: Their instants.
+        text_counts: Tokens so far at each of them, if every one of them said.
+        tool_calls: In the order in which they began.
         error: Message of the first in-band error, or "".
         bad_json: Why the first unreadable event could not be read, or "".
         cut: The stream ended within an event.
     """
 
     texts: list[str] = field(default_factory=list)
+    contents: list[str] = field(default_factory=list)
     text_ns: list[int] = field(default_factory=list)
+    text_counts: list[int] = field(default_factory=list)
+    tool_calls: list[ToolCall] = field(default_factory=list)
     first_choices_ns: int | None = None
     first_content_ns: int | None = None
     finish_reason: str = ""
@@ -39,12 +57,8 @@ class Transcript:
     error: str = ""
     bad_json: str = ""
     cut: bool = False
-    _completion_tokens: int | None = None
-    _prompt_tokens: int | None = None
-    _cached_tokens: int | None = None
-    _predicted_n: int | None = None
-    _prompt_n: int | None = None
-    _cache_n: int | None = None
+    _counts: Counts = field(default_factory=Counts)
+    _calls: dict[int, ToolCall] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
@@ -53,12 +67,13 @@ class Transcript:
 
     @property
     def text(self) -> str:
-        """All that the model wrote, reasoning and tool calls included.
+        """All that the model wrote, reasoning and tool calls included."""
+        return _joined(self.texts)
 
-        An emoji may come as two surrogates in two chunks; joined, they are one character again.
-        """
-        joined = "".join(self.texts)
-        return joined.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    @property
+    def content(self) -> str:
+        """The answer alone."""
+        return _joined(self.contents)
 
     @property
     def output_tokens(self) -> tuple[int | None, str]:
@@ -66,23 +81,41 @@ class Transcript:
 
         A count of zero beside text is not believed.
         """
-        if self._completion_tokens or (self._completion_tokens == 0 and not self.texts):
-            return self._completion_tokens, "usage"
-        if self._predicted_n or (self._predicted_n == 0 and not self.texts):
-            return self._predicted_n, "timings"
+        counts, no_text = self._counts, not self.texts
+        if counts.completion_tokens or (counts.completion_tokens == 0 and no_text):
+            return counts.completion_tokens, "usage"
+        if counts.predicted_n or (counts.predicted_n == 0 and no_text):
+            return counts.predicted_n, "timings"
         return (len(self.texts), "estimate") if self.texts else (None, "")
 
     @property
     def prompt_tokens(self) -> int | None:
         """Prompt tokens; llama.cpp's timings count evaluated and cached ones apart."""
-        if self._prompt_tokens is not None or self._prompt_n is None:
-            return self._prompt_tokens
-        return self._prompt_n + (self._cache_n or 0)
+        counts = self._counts
+        if counts.prompt_tokens is not None or counts.prompt_n is None:
+            return counts.prompt_tokens
+        return counts.prompt_n + (counts.cache_n or 0)
 
     @property
     def cached_tokens(self) -> int | None:
         """Prompt tokens that the engine did not have to evaluate."""
-        return self._cache_n if self._cached_tokens is None else self._cached_tokens
+        counts = self._counts
+        return counts.cache_n if counts.cached_tokens is None else counts.cached_tokens
+
+    @property
+    def draft_tokens(self) -> tuple[int | None, int | None]:
+        """Tokens that speculative decoding guessed, and those of them that were right."""
+        return self._counts.draft_n, self._counts.draft_n_accepted
+
+    def take_plain(self, t_ns: int, data: bytes) -> bool:
+        """Adds the data of one event if it is of the common kind; whether it was."""
+        if self.done:
+            return True
+        chunk = common_chunk(data)
+        if chunk is None:
+            return False
+        self._take_chunk(t_ns, chunk)
+        return True
 
     def take(self, t_ns: int, event: SseEvent, *, at_end: bool = False) -> None:
         """Adds one event; ``at_end`` when only the end of the stream brought it out."""
@@ -108,29 +141,56 @@ class Transcript:
             self._take_chunk(t_ns, chunk)
 
     def _take_chunk(self, t_ns: int, chunk: Chunk) -> None:
-        self.error = self.error or shortened(chunk.error)
-        self.finish_reason = self.finish_reason or chunk.finish_reason
-        if chunk.choices and self.first_choices_ns is None:
-            self.first_choices_ns = t_ns
-        if chunk.visible and self.first_content_ns is None:
-            self.first_content_ns = t_ns
         if chunk.text:
             self.texts.append(chunk.text)
             self.text_ns.append(t_ns)
-        self._take_counts(chunk)
+            if chunk.counts is not None and chunk.counts.completion_tokens is not None:
+                self.text_counts.append(chunk.counts.completion_tokens)
+        if chunk.content:
+            self.contents.append(chunk.content)
+            if self.first_content_ns is None:
+                self.first_content_ns = t_ns
+        if chunk.choices and self.first_choices_ns is None:
+            self.first_choices_ns = t_ns
+        if chunk.finish_reason:
+            self.finish_reason = self.finish_reason or chunk.finish_reason
+        if chunk.error:
+            self.error = self.error or shortened(chunk.error)
+        if chunk.calls:
+            self._take_calls(chunk.calls)
+        if chunk.counts is not None:
+            self._counts = _newest(chunk.counts, self._counts)
 
-    def _take_counts(self, chunk: Chunk) -> None:
-        """The last word on a count stands: with continuous usage every chunk has one."""
-        self._completion_tokens = _newest(chunk.completion_tokens, self._completion_tokens)
-        self._prompt_tokens = _newest(chunk.prompt_tokens, self._prompt_tokens)
-        self._cached_tokens = _newest(chunk.cached_tokens, self._cached_tokens)
-        self._predicted_n = _newest(chunk.predicted_n, self._predicted_n)
-        self._prompt_n = _newest(chunk.prompt_n, self._prompt_n)
-        self._cache_n = _newest(chunk.cache_n, self._cache_n)
+    def _take_calls(self, parts: Iterable[CallPart]) -> None:
+        """Parts belong together by number; another id under the same number is another call."""
+        for part in parts:
+            call = self._calls.get(part.index)
+            if call is None or (part.id and call.id and part.id != call.id):
+                call = self._calls[part.index] = ToolCall()
+                self.tool_calls.append(call)
+            call.id = call.id or part.id
+            call.name = call.name or part.name
+            call.arguments += part.arguments
 
 
-def _newest(new: int | None, old: int | None) -> int | None:
-    return old if new is None else new
+def _newest(new: Counts, old: Counts) -> Counts:
+    """The last word on a count stands: with continuous usage every chunk has one."""
+    return Counts(
+        *(
+            before if now is None else now
+            for now, before in zip(_fields(new), _fields(old), strict=True)
+        )
+    )
+
+
+def _fields(counts: Counts) -> tuple[int | None, ...]:
+    return tuple(getattr(counts, name) for name in counts.__struct_fields__)
+
+
+def _joined(texts: Iterable[str]) -> str:
+    """An emoji may come as two surrogates in two chunks; joined, they are one character again."""
+    joined = "".join(texts)
+    return joined.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _bare_error(data: str) -> str:

@@ -67,6 +67,27 @@ def steady_window(samples: Iterable[Sample], concurrency: int) -> Window | None:
     return Window(up_ns, down_ns)
 
 
+def open_window(samples: Iterable[Sample]) -> Window | None:
+    """First arrival to last end of an open loop; ``None`` if that is no time at all.
+
+    An open loop has no level that it holds: what is in flight is its outcome.
+    """
+    sent = [sample for sample in samples if sample.t_send_ns < sample.t_end_ns]
+    if not sent:
+        return None
+    return Window(min(map(due_ns, sent)), max(sample.t_end_ns for sample in sent))
+
+
+def due_ns(sample: Sample) -> int:
+    """When a request should have been sent."""
+    return sample.t_send_ns - round((sample.queue_s or 0.0) * _SECOND_NS)
+
+
+def last_text_ns(sample: Sample) -> int:
+    """When the last token of an answered request came."""
+    return sample.t_send_ns + (sample.text_ns[-1] if sample.text_ns else 0)
+
+
 def peak_in_flight(samples: Iterable[Sample]) -> int:
     """Most requests under way at one instant; one that ends as another starts makes room."""
     return max((in_flight for _, in_flight in _crossings(samples)), default=0)

@@ -6,26 +6,22 @@ from typing import TYPE_CHECKING
 
 from edgesweep_agent.core.answers import models_of
 
-from .base import Facts
+from .base import Adapter, Claim, Facts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from edgesweep_agent.core.answers import Answers
 
 
-class OpenAI:
+class OpenAI(Adapter):
     """The fallback: honest about not knowing what is behind the API."""
 
     name = "unknown"
-    paths: tuple[str, ...] = ("/v1/models",)
 
-    def recognise(self, answers: Answers) -> Facts | None:
-        """Whatever answers; no engine label is put on a guess."""
+    def claim(self, answers: Answers) -> Claim:
+        """A listing is a sign of the API, not of an engine."""
         models = models_of(answers)
-        evidence = (f"GET /v1/models lists {len(models)}",) if models else ()
-        return Facts(engine=self.name, models=models, evidence=evidence)
+        return Claim((f"/v1/models lists {len(models)}",) if models else ())
 
-    def body_fields(self) -> Mapping[str, object]:
-        """None: a strict server refuses fields that it does not know."""
-        return {}
+    def facts(self, answers: Answers, model: str | None) -> Facts:  # noqa: ARG002 - nothing told
+        """Its models; no engine label is put on a guess."""
+        return Facts(engine=self.name, models=models_of(answers))

@@ -19,6 +19,7 @@ from .frames import JOB, FrameReader
 from .job import LevelJob
 from .priority import take_priority
 from .run import LevelRun
+from .selector import ReadingSelector
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,14 +57,19 @@ def main() -> int:
     if packed is None:
         return 0
     job = msgspec.msgpack.decode(packed, type=LevelJob)
-    asyncio.run(_run(job))
+    selector = ReadingSelector()
+    loop = asyncio.SelectorEventLoop(selector)
+    try:
+        loop.run_until_complete(_run(job, selector))
+    finally:
+        loop.close()
     return 0
 
 
-async def _run(job: LevelJob) -> None:
+async def _run(job: LevelJob, selector: ReadingSelector) -> None:
     loop = asyncio.get_running_loop()
     transport, output = await loop.connect_write_pipe(_Output, sys.stdout.buffer)
-    run = LevelRun(job, transport.write)
+    run = LevelRun(job, transport.write, selector)
     await loop.connect_read_pipe(lambda: _Lifeline(lambda: run.stop("asked")), sys.stdin.buffer)
     loop.add_signal_handler(signal.SIGTERM, run.stop, "asked")
     # A collection stops the loop for milliseconds, in the middle of somebody's first token.

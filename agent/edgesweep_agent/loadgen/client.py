@@ -38,11 +38,14 @@ class LevelOutcome:
 
     Attributes:
         exchanges: The measured ones, by index; some are missing if the level ended early.
-        stopped_by: Why it did: ``deadline``, ``asked`` (the caller, or a signal), or "".
+        stopped_by: Why it did: ``deadline``, ``asked`` (the caller, or a signal), ``precision``
+            (its throughput is known well enough), or "".
         n_warmup: Warm-up requests that ended, however they did.
         warmup_failed_by: Those of them that failed, by ``http_<status>`` or ending.
+        warmup_burst_s: Makespan of each whole warm-up burst, in order.
+        warmup_agreed: The last two of them took equally long.
         client_cpu_s: The load generator's processor time while it measured, if it could say.
-        client_lag_max_s: The most that its timers were late meanwhile, likewise.
+        client_lag_max_s, client_lag_p99_s: How late its timers were meanwhile, likewise.
         client_realtime: It had a real-time priority; without, a busy engine delays its clock.
     """
 
@@ -50,8 +53,11 @@ class LevelOutcome:
     stopped_by: str = ""
     n_warmup: int = 0
     warmup_failed_by: Mapping[str, int] = field(default_factory=dict)
+    warmup_burst_s: tuple[float, ...] = ()
+    warmup_agreed: bool = False
     client_cpu_s: float | None = None
     client_lag_max_s: float | None = None
+    client_lag_p99_s: float | None = None
     client_realtime: bool | None = None
 
     @property
@@ -177,8 +183,11 @@ class _Gathered:
                 stopped_by=ended.stopped or (ASKED if asked else ""),
                 n_warmup=ended.n_warmup,
                 warmup_failed_by=ended.warmup_failed_by,
+                warmup_burst_s=tuple(ended.warmup_burst_s),
+                warmup_agreed=ended.warmup_agreed,
                 client_cpu_s=ended.cpu_s,
                 client_lag_max_s=ended.lag_max_s,
+                client_lag_p99_s=ended.lag_p99_s,
                 client_realtime=ended.realtime,
             )
         if asked:

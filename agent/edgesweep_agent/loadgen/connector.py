@@ -1,4 +1,4 @@
-"""Opens connections to one target, resolving its name once."""
+"""Opens connections to one endpoint, resolving its name once."""
 
 from __future__ import annotations
 
@@ -8,22 +8,39 @@ import socket
 import ssl
 from typing import TYPE_CHECKING
 
-from .protocol import Connection
+from .connection import Connection
 
 if TYPE_CHECKING:
-    from .job import LevelJob
+    from .job import Endpoint
+    from .selector import ReadingSelector
 
 
 class Connector:
-    """The way to a target; addresses are tried in the resolver's order, the good one first."""
+    """The way to an endpoint; addresses are tried in the resolver's order, the good one first.
 
-    def __init__(self, job: LevelJob) -> None:
-        self._host, self._port = job.host, job.port
-        self._timeout_s = job.request_timeout_s
+    Args:
+        endpoint: Where to.
+        timeout_s: Bound on an attempt.
+        ca_file: Certificates to trust instead of the system's.
+        selector: Reads plain connections, if given.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        timeout_s: float,
+        ca_file: str | None,
+        selector: ReadingSelector | None,
+    ) -> None:
+        self._host, self._port = endpoint.host, endpoint.port
+        self._timeout_s = timeout_s
         self._addresses: list[str] = []
+        self._resolving = asyncio.Lock()
         self._tls: ssl.SSLContext | None = None
-        if job.scheme == "https":
-            self._tls = ssl.create_default_context(cafile=job.ca_file)
+        if endpoint.scheme == "https":
+            self._tls = ssl.create_default_context(cafile=ca_file)
+        self._selector = selector if self._tls is None else None
 
     async def connect(self) -> Connection:
         """A fresh connection, its TLS handshake done.
@@ -52,16 +69,18 @@ class Connector:
         return f"{self._host}:{self._port}: {error if worded else os.strerror(error.errno or 0)}"
 
     async def _resolved(self) -> list[str]:
-        if not self._addresses:
-            found = await asyncio.get_running_loop().getaddrinfo(
-                self._host, self._port, type=socket.SOCK_STREAM
-            )
-            self._addresses = list(dict.fromkeys(str(info[4][0]) for info in found))
+        # A burst's connections are opened together and need one lookup.
+        async with self._resolving:
+            if not self._addresses:
+                found = await asyncio.get_running_loop().getaddrinfo(
+                    self._host, self._port, type=socket.SOCK_STREAM
+                )
+                self._addresses = list(dict.fromkeys(str(info[4][0]) for info in found))
         return list(self._addresses)
 
     async def _open(self, address: str) -> Connection:
         _, connection = await asyncio.get_running_loop().create_connection(
-            Connection,
+            lambda: Connection(self._selector),
             address,
             self._port,
             ssl=self._tls,

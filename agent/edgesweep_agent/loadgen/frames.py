@@ -27,17 +27,24 @@ class Ended(msgspec.Struct, frozen=True):
     """The last frame of a level.
 
     Attributes:
-        stopped: Why it ended early: ``deadline``, ``asked``, or "" if it did not.
+        stopped: Why it ended early: ``deadline``, ``asked``, ``precision`` (its throughput is
+            known well enough; nothing was cancelled), or "" if it did not.
+        warmup_burst_s: Makespan of each whole warm-up burst.
+        warmup_agreed: The last two of them took equally long.
         cpu_s: Processor time of the load generator during the measured requests.
-        lag_max_s: Most that its 20 ms timer was late: what its own load may have added to times.
+        lag_max_s, lag_p99_s: How late its 50 ms timer was: what its own load may have added to
+            times.
         realtime: It had a real-time priority, so that a busy engine did not delay its clock.
     """
 
     stopped: str
     n_warmup: int
     warmup_failed_by: dict[str, int]
+    warmup_burst_s: list[float]
+    warmup_agreed: bool
     cpu_s: float
     lag_max_s: float
+    lag_p99_s: float
     realtime: bool
 
 

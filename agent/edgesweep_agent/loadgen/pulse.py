@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
+from array import array
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-TICK_S = 0.02
-_TICKS_PER_BEAT = 10
+TICK_S = 0.05
+_TICKS_PER_BEAT = 4
 
 
 class Pulse:
-    """A 20 ms timer that notes its own lateness; five times a second it calls ``on_beat``."""
+    """A 50 ms timer that notes its own lateness; five times a second it calls ``on_beat``."""
 
     def __init__(self, on_beat: Callable[[], object]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -25,8 +26,19 @@ class Pulse:
 
     def reset(self) -> None:
         """Measures from here."""
-        self.lag_max_s = 0.0
+        self._lags_s = array("d")
         self._cpu_from_s = time.process_time()
+
+    @property
+    def lag_max_s(self) -> float:
+        """The most that it was late since the last reset."""
+        return max(self._lags_s, default=0.0)
+
+    @property
+    def lag_p99_s(self) -> float:
+        """All but one in a hundred times, and but once, it was less late than this."""
+        ordered = sorted(self._lags_s)
+        return ordered[-1 - max(1, len(ordered) // 100)] if len(ordered) > 1 else 0.0
 
     @property
     def cpu_s(self) -> float:
@@ -42,7 +54,7 @@ class Pulse:
         self._handle = self._loop.call_at(self._due_s, self._tick)
 
     def _tick(self) -> None:
-        self.lag_max_s = max(self.lag_max_s, self._loop.time() - self._due_s)
+        self._lags_s.append(max(0.0, self._loop.time() - self._due_s))
         self._ticks += 1
         if self._ticks % _TICKS_PER_BEAT == 0:
             self._on_beat()

@@ -1,24 +1,32 @@
-"""The closed loop: C workers, each with one request in flight."""
+"""One level carried out: warm-up, then its tracks, each exchange handed over as it ends."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from edgesweep_agent.core.exchange import Ending, Exchange
+from edgesweep_agent.core.precision import settled
 
-from .connector import Connector
+from .crew import Crew
 from .frames import COUNTS, ENDED, EXCHANGE, Ended, frame
 from .job import Counts, LevelJob
-from .protocol import Connection, Flight
+from .pool import Pool
 from .pulse import Pulse
+from .sender import Sender
+from .tracks import TrackRun
+from .warmup import WarmedUp, WarmUp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Coroutine
+
+    from edgesweep_agent.core.exchange import Exchange
+    from edgesweep_agent.core.precision import Completion
+
+    from .selector import ReadingSelector
 
 _HTTP_OK = 200
+PRECISION = "precision"
 
 
 class LevelRun:
@@ -27,104 +35,125 @@ class LevelRun:
     Args:
         job: The level.
         emit: Takes each frame; must not block.
+        selector: That of the running loop, if it can read connections itself.
     """
 
-    def __init__(self, job: LevelJob, emit: Callable[[bytes], object]) -> None:
+    def __init__(
+        self,
+        job: LevelJob,
+        emit: Callable[[bytes], object],
+        selector: ReadingSelector | None = None,
+    ) -> None:
         self._job = job
         self._emit = emit
-        self._connector = Connector(job)
-        self._workers: list[asyncio.Task[None]] = []
+        self._selector = selector
+        self._pool = Pool(job, selector)
+        self._sender = Sender(job, self._pool, self._report)
+        self._phase: asyncio.Future[None] | None = None
+        self._warmed_up = WarmedUp()
         self._stopped = ""
         self._measuring = False
         self._done = 0
         self._total = 0
         self._failed_by: Counter[str] = Counter()
+        self._completions: list[Completion] = []
 
     def stop(self, why: str) -> None:
         """Starts no further request and cancels the running ones."""
         self._stopped = self._stopped or why
-        for worker in self._workers:
-            worker.cancel()
+        if self._phase is not None:
+            self._phase.cancel()
 
     async def run(self, *, realtime: bool = False) -> None:
         """Warms up, drains, measures; the last frame says how it went, and at what priority."""
         if self._job.deadline_s is not None:
             asyncio.get_running_loop().call_later(self._job.deadline_s, self.stop, "deadline")
-        pulse = Pulse(self._report_counts)
-        await self._run_phase(self._job.warmup_bodies, measuring=False)
+        pulse = Pulse(self._beat)
+        await self._run_phase(self._warm_up(), len(self._job.warmup_bodies), measuring=False)
         n_warmup, warmup_failed_by = self._done, dict(self._failed_by)
         pulse.reset()
-        await self._run_phase(self._job.bodies, measuring=True)
+        total = sum(track.size for track in self._job.tracks)
+        await self._run_phase(self._measure(), total, measuring=True)
         pulse.stop()
+        await self._pool.close()
         self._report_counts()
         ended = Ended(
             stopped=self._stopped,
             n_warmup=n_warmup,
             warmup_failed_by=warmup_failed_by,
+            warmup_burst_s=list(self._warmed_up.burst_s),
+            warmup_agreed=self._warmed_up.agreed,
             cpu_s=pulse.cpu_s,
             lag_max_s=pulse.lag_max_s,
+            lag_p99_s=pulse.lag_p99_s,
             realtime=realtime,
         )
         self._emit(frame(ENDED, ended))
 
-    async def _run_phase(self, bodies: list[bytes], *, measuring: bool) -> None:
-        self._measuring, self._done, self._total = measuring, 0, len(bodies)
+    async def _run_phase(
+        self, phase: Coroutine[object, object, None], total: int, *, measuring: bool
+    ) -> None:
+        self._measuring, self._done, self._total = measuring, 0, total
         self._failed_by.clear()
-        if self._stopped or not bodies:
+        if self._stopped:
+            phase.close()
             return
-        requests = iter(enumerate(bodies))
-        t_begin_ns = time.monotonic_ns()
-        self._workers = [
-            asyncio.ensure_future(self._work(requests, t_begin_ns))
-            for _ in range(min(self._job.concurrency, len(bodies)))
-        ]
-        finished, _ = await asyncio.wait(self._workers, return_when=asyncio.FIRST_EXCEPTION)
-        for worker in finished:
-            if not worker.cancelled():
-                worker.result()
+        self._phase = asyncio.ensure_future(phase)
+        await asyncio.wait({self._phase})
+        if not self._phase.cancelled():
+            self._phase.result()
 
-    async def _work(self, requests: Iterator[tuple[int, bytes]], t_free_ns: int) -> None:
-        """One worker: its next request is due the moment its last has ended."""
-        connection: Connection | None = None
-        try:
-            for index, body in requests:
-                connection = connection or await self._connect(index, t_free_ns)
-                if self._stopped:
-                    break
-                if connection and not await self._fly(connection, index, body, t_free_ns):
-                    await connection.close()
-                    connection = None
-                t_free_ns = time.monotonic_ns()
-        finally:
-            if connection is not None:
-                await connection.close()
+    async def _warm_up(self) -> None:
+        self._warmed_up = await WarmUp(self._job, self._sender, _failure).run()
 
-    async def _connect(self, index: int, t_sched_ns: int) -> Connection | None:
-        """A connection for the next request; without one, that request has failed."""
-        try:
-            return await self._connector.connect()
-        except (asyncio.TimeoutError, TimeoutError):
-            error = f"no connection within {self._job.request_timeout_s:g} s"
-            self._report(_unsent(index, t_sched_ns, "timeout", error))
-        except OSError as refusal:
-            self._report(_unsent(index, t_sched_ns, "refused", str(refusal)))
-        return None
-
-    async def _fly(self, connection: Connection, index: int, body: bytes, t_sched_ns: int) -> bool:
-        """One exchange; whether the connection may carry another."""
-        flight = Flight(index, t_sched_ns)
-        try:
-            await connection.perform(flight, self._job.request(body), self._job)
-        finally:
-            self._report(flight.exchange())
-        return self._job.keep_alive and flight.reusable and connection.usable
+    async def _measure(self) -> None:
+        if self._selector is not None:
+            self._selector.exact_timers = any(track.timed for track in self._job.tracks)
+        tracks: dict[str, TrackRun] = {}
+        first_index = 0
+        for number, track in enumerate(self._job.tracks):
+            tracks[track.name] = TrackRun(
+                track,
+                number=number,
+                first_index=first_index,
+                sender=self._sender,
+                halted=lambda: bool(self._stopped),
+            )
+            first_index += track.size
+        async with Crew() as crew:
+            for track_run in tracks.values():
+                track_run.link(tracks)
+                crew.start(track_run.run())
 
     def _report(self, exchange: Exchange) -> None:
         self._done += 1
-        if failure := _failure(exchange):
+        failure = _failure(exchange)
+        if failure:
             self._failed_by[failure] += 1
         if self._measuring:
             self._emit(frame(EXCHANGE, exchange))
+            self._judge(exchange, failed=bool(failure))
+
+    def _judge(self, exchange: Exchange, *, failed: bool) -> None:
+        """Ends the level once its throughput is known well enough; what runs is measured still."""
+        precision = self._job.precision
+        if precision is None or self._stopped:
+            return
+        weight = 0.0 if failed else precision.weights[exchange.index]
+        self._completions.append((exchange.t_end_ns, weight))
+        concurrency = self._job.tracks[0].concurrency
+        # After whole waves only, in which answers of one length end.
+        if len(self._completions) % concurrency == 0 and settled(
+            self._completions,
+            concurrency,
+            half_width=precision.half_width,
+            floor=precision.floor,
+        ):
+            self._stopped = PRECISION
+
+    def _beat(self) -> None:
+        self._pool.parse()
+        self._report_counts()
 
     def _report_counts(self) -> None:
         failed = sum(self._failed_by.values())
@@ -139,8 +168,3 @@ def _failure(exchange: Exchange) -> str:
     if exchange.status is None or exchange.ending not in ("complete", "eof"):
         return exchange.ending
     return ""
-
-
-def _unsent(index: int, t_sched_ns: int, ending: Ending, error: str) -> Exchange:
-    now_ns = time.monotonic_ns()
-    return Exchange(index, t_sched_ns, None, None, None, (), (), now_ns, ending, error)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import xllamacpp
+from .llama_server import LlamaServer
+from .vllm import Vllm
+from .xllamacpp import XLlamaCpp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from .base import ServerKind
 
-    from edgesweep_agent.plan import ManagedSpec
-
-COMMANDS: dict[str, Callable[[ManagedSpec, int], list[str]]] = {"xllamacpp": xllamacpp.command}
-"""How to serve a managed contender on a port, by the server's name in a plan."""
-
-VERSIONS: dict[str, Callable[[], str]] = {"xllamacpp": xllamacpp.server_version}
-"""What a managed server's own package says its version is."""
+SERVERS: dict[str, ServerKind] = {kind.name: kind for kind in (XLlamaCpp(), LlamaServer(), Vllm())}
+"""Each kind of server, by its name in a plan."""

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class RunFile:
-    """Keeps ``path`` at the run as it stands."""
+    """Keeps ``path`` at the run as it stands, with the levels that it had before if any."""
 
     path: Path
-    _run: Run | None = None
-    _levels: list[LevelResult] = field(default_factory=list)
+    levels: list[LevelResult] = field(default_factory=list)
     problem: str = ""
+    _run: Run | None = None
 
     async def on_run(self, run: Run) -> None:
         """Take the snapshot."""
@@ -38,7 +38,7 @@ class RunFile:
 
     async def on_level(self, level: LevelResult, _samples: Sequence[Sample]) -> None:
         """Add the level."""
-        self._levels.append(level)
+        self.levels.append(level)
         self._write()
 
     def on_progress(self, _progress: Progress) -> None:
@@ -47,7 +47,7 @@ class RunFile:
     def _write(self) -> None:
         if self._run is None:
             return
-        text = json.dumps(run_object(self._run, self._levels), indent=2, allow_nan=False)
+        text = json.dumps(run_object(self._run, self.levels), indent=2, allow_nan=False)
         beside = self.path.with_name(self.path.name + ".tmp")
         try:
             beside.write_text(text + "\n", encoding="utf-8")
@@ -61,15 +61,17 @@ class RunFile:
 
 @dataclass(slots=True)
 class SamplesFile:
-    """Adds a line a request to ``path``, level by level."""
+    """Adds a line a request to ``path``, level by level; a run that goes on keeps its lines."""
 
     path: Path
     keep_text: bool
+    goes_on: bool = False
     problem: str = ""
 
     def __post_init__(self) -> None:
         """Begin an empty file: a run's samples are not mixed with another's."""
-        self.path.write_text("", encoding="utf-8")
+        if not self.goes_on:
+            self.path.write_text("", encoding="utf-8")
 
     async def on_run(self, _run: Run) -> None:
         """A run has no line of its own."""

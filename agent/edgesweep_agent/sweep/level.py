@@ -1,190 +1,179 @@
-"""One level: requests made, sent by the load generator's process, and summed up."""
+"""One level: sent by the load generator's process while device and engine are watched."""
 
 from __future__ import annotations
 
 import logging
+import os
+import time
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-from edgesweep.records import LevelResult, LevelStatus
-from edgesweep_agent.attach import CHAT_PATH
-from edgesweep_agent.core.durations import seconds
+import anyio
+
+from edgesweep_agent import questions
+from edgesweep_agent.attach import scrape
+from edgesweep_agent.core.pressure import Limits
 from edgesweep_agent.core.stream import to_sample
-from edgesweep_agent.core.summary import summarise
-from edgesweep_agent.loadgen.client import DIED, LoadGeneratorError, run_level
-from edgesweep_agent.loadgen.job import LevelJob
+from edgesweep_agent.guard import guard
+from edgesweep_agent.loadgen.client import LoadGeneratorError, run_level
+from edgesweep_agent.sensors.files import Files
+from edgesweep_agent.turn import PARENT
+from edgesweep_agent.watch.watch import Watch, Watched
 
+from .arrange import arrange
+from .ledger import Place
 from .recorder import Progress
+from .result import Seen, result
+from .task import Measured
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator
 
-    import anyio
-
-    from edgesweep.records import Contender, Device, Sample, Workload
+    from edgesweep.records import Sample
+    from edgesweep_agent.core.counters import Counters
+    from edgesweep_agent.guard import Watch as GuardWatch
     from edgesweep_agent.loadgen.client import LevelOutcome
-    from edgesweep_agent.loadgen.job import Counts
-    from edgesweep_agent.plan import SweepPlan
+    from edgesweep_agent.loadgen.job import Counts, LevelJob
 
-    from .contender import Ready
+    from .arrange import Arranged
+    from .task import Task
 
 
 _log = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, slots=True)
-class LevelSpec:
-    """What to measure and where it belongs."""
-
-    run_id: str
-    device: Device
-    session: int
-    workload: Workload
-    concurrency: int
-    requests: int
-    started_wall_ns: int
-    started_mono_ns: int
+MOST_WARMUP_BURSTS = 6
+_SAMPLER_EDGE_S = 0.15
+"""Energy is interpolated at a window's edges, and needs a reading beyond each."""
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """A level's result with its samples, and whether it was cut off before its end."""
+class Watching:
+    """Both watchers of one level."""
 
-    level: LevelResult
-    samples: tuple[Sample, ...]
-    cut: bool
+    watch: Watch
+    guard: GuardWatch
 
 
-async def measure(
-    spec: LevelSpec,
-    ready: Ready,
-    plan: SweepPlan,
-    *,
-    left_s: float | None,
-    stop: anyio.Event,
-    keep_text: bool,
-    on_progress: Callable[[Progress], None],
-) -> Measured:
-    """Measure one level.
+async def measure(task: Task) -> Measured:
+    """Measure one level: warm-up, then its requests; what was measured is kept if it is stopped."""
+    plan = task.ledger.plan
+    arranged = await arrange(
+        task,
+        requests=plan.requests_at(task.concurrency),
+        most=plan.most_requests_at(task.concurrency),
+        warmup=MOST_WARMUP_BURSTS,
+        phase="measured",
+    )
+    return await _carry_out(task, arranged)
 
-    Args:
-        spec: What to measure.
-        ready: The contender.
-        plan: For its time limits.
-        left_s: What is left of the time budget; running requests are cancelled at its end.
-        stop: Set by whoever wants the sweep to end; what was measured is kept.
-        keep_text: Keep the answers' text in the samples.
-        on_progress: Told as requests end.
-    """
-    job = _job(spec, ready, plan, left_s)
-    name = ready.contender.name
+
+async def scout(task: Task) -> Measured:
+    """One burst, to see whether the level can be had at all."""
+    c = task.concurrency
+    return await _carry_out(task, await arrange(task, requests=c, most=c, warmup=0, phase="scout"))
+
+
+async def _carry_out(task: Task, arranged: Arranged) -> Measured:
+    began = time.monotonic()
+    place = Place(task.ready.contender, task.session, task.shape.workload(), task.concurrency)
+    level = task.ledger.begin(place, _attributes(task, arranged))
+    async with _watched(task) as watching:
+        outcome = await _load(task, arranged.job, watching.watch)
+    samples = _samples(task, arranged, outcome)
+    seen = Seen(outcome, watching.watch.seen(), watching.guard.report())
+    level = result(level, task, arranged, samples, seen)
+    if not task.keep_text:
+        samples = tuple(replace(sample, text="") for sample in samples)
+    return Measured(level, samples, time.monotonic() - began)
+
+
+@asynccontextmanager
+async def _watched(task: Task) -> AsyncIterator[Watching]:
+    """The level under both watchers, with the fast sensors read."""
+    ready, box = task.ready, task.box
+    pids = ready.pids()
+    limits = Limits(
+        reserve_bytes=task.ledger.plan.reserve_bytes, mapped_bytes=ready.weights_bytes or 0
+    )
+    async with questions.client(ready.target.url, ready.target.api_key) as client:
+
+        async def asked() -> Counters | None:
+            return await scrape(ready.target, client)
+
+        watched = Watched(
+            engine=ready.pids,
+            scrape=asked if len(ready.targets) == 1 else None,
+            sensors=box.sensors,
+            caps=box.caps,
+            log=ready.log,
+            own_pids=frozenset({os.getpid(), *_daemon()}),
+        )
+        async with (
+            guard(limits, sorted(pids or ()), ready.kill, root=box.root) as guarding,
+            Watch(watched, files=Files(box.root)) as watch,
+        ):
+            if box.sampler is not None:
+                box.sampler.fast(True)
+            yield Watching(watch, guarding)
+            if box.sampler is not None:
+                await anyio.sleep(_SAMPLER_EDGE_S)
+                box.sampler.fast(False)
+
+
+def _daemon() -> list[int]:
+    """The daemon that started this sweep: delivering what was measured is our own work."""
+    pid = os.environ.get(PARENT)
+    return [] if pid is None else [int(pid)]
+
+
+async def _load(task: Task, job: LevelJob, watch: Watch) -> LevelOutcome:
+    name, planned = task.ready.contender.name, sum(track.size for track in job.tracks)
+    measuring = False
 
     def moved(counts: Counts) -> None:
+        nonlocal measuring
+        if counts.measuring and not measuring:
+            measuring = True
+            watch.begin()
         text = "measuring" if counts.measuring else "warming up"
         done = counts.done + counts.failed
-        on_progress(Progress(name, text, spec.concurrency, done, spec.requests))
+        total = planned if counts.measuring else counts.total
+        task.ledger.progress(Progress(name, text, task.concurrency, done, total))
 
     try:
-        outcome = await run_level(job, on_progress=moved, stop=stop)
+        return await run_level(job, on_progress=moved, stop=task.stop)
     except LoadGeneratorError as error:
         _log.error("%s", error)
-        outcome = error.outcome
-    samples = tuple(
-        to_sample(exchange, concurrency=spec.concurrency, keep_text=keep_text)
+        return error.outcome
+
+
+def _samples(task: Task, arranged: Arranged, outcome: LevelOutcome) -> tuple[Sample, ...]:
+    keep = task.keep_text or arranged.plan.needs_text
+    return tuple(
+        to_sample(
+            exchange,
+            concurrency=task.concurrency,
+            part=arranged.plan.tracks[exchange.track].name,
+            keep_text=keep,
+        )
         for exchange in outcome.exchanges
         if exchange.ending != "cancelled"
     )
-    cut = len(samples) < spec.requests
-    return Measured(_result(spec, ready, samples, outcome, cut=cut), samples, cut)
 
 
-def _job(spec: LevelSpec, ready: Ready, plan: SweepPlan, left_s: float | None) -> LevelJob:
-    target = ready.target
-    address = urlsplit(target.url)
-    seed = f"{spec.run_id}/{spec.session}/{spec.concurrency}"
-
-    def bodies(phase: str, count: int) -> list[bytes]:
-        return [
-            target.body(
-                target.prompt(f"{seed}/{phase}", index, spec.workload.prompt_tokens),
-                spec.workload.output_tokens,
-            )
-            for index in range(count)
-        ]
-
-    return LevelJob(
-        scheme="https" if address.scheme == "https" else "http",
-        host=address.hostname or "",
-        port=address.port or (443 if address.scheme == "https" else 80),
-        path=address.path + CHAT_PATH,
-        headers=target.headers(),
-        warmup_bodies=bodies("warm-up", spec.concurrency),
-        bodies=bodies("measured", spec.requests),
-        concurrency=spec.concurrency,
-        request_timeout_s=seconds(plan.request_timeout),
-        idle_timeout_s=seconds(plan.request_timeout),
-        deadline_s=left_s,
-    )
-
-
-def _result(
-    spec: LevelSpec,
-    ready: Ready,
-    samples: tuple[Sample, ...],
-    outcome: LevelOutcome,
-    *,
-    cut: bool,
-) -> LevelResult:
-    summary = summarise(
-        samples,
-        spec.concurrency,
-        asked_output_tokens=[spec.workload.output_tokens] * spec.requests,
-        interrupted=cut,
-    )
-    level = bare(spec, ready.contender, LevelStatus.VALID, "")
-    level = replace(
-        level,
-        status=summary.status,
-        reason=summary.reason,
-        flags=summary.flags,
-        n_ok=summary.n_ok,
-        n_failed=summary.n_failed,
-        failed_by=summary.failed_by,
-        values={**summary.values, **_client(outcome)},
-        distributions=summary.distributions,
-        block_output_tokens_per_s=summary.block_output_tokens_per_s,
-    )
-    died = ready.died()
-    if died is not None:
-        return replace(level, status=LevelStatus.FAILED, reason="engine_exited")
-    if outcome.stopped_by == DIED:
-        return replace(level, status=LevelStatus.FAILED, reason="client_died")
-    if outcome.stopped_by == "deadline":
-        return replace(level, status=LevelStatus.SKIPPED, reason="time_budget")
-    return level
-
-
-def _client(outcome: LevelOutcome) -> dict[str, float]:
-    """What measuring cost, beside what it measured: the client shares the engine's cores."""
+def _attributes(task: Task, arranged: Arranged) -> dict[str, str]:
+    plan, fitted = task.ledger.plan, arranged.fitted
+    lengths = "calibrated" if not fitted.calibrated else "exact"
+    if fitted.worst_tokens:
+        lengths = f"within {fitted.worst_tokens} tokens"
     told = {
-        "client_cpu_s": outcome.client_cpu_s,
-        "client_lag_max_s": outcome.client_lag_max_s,
+        "position": str(task.position),
+        "seed": str(task.seed),
+        "thermal": plan.thermal,
+        "ambient_c": "" if plan.ambient_c is None else f"{plan.ambient_c:g}",
+        "prompt_lengths": lengths if fitted.texts else "",
+        **task.ready.attributes,
+        **task.attributes,
     }
-    return {name: value for name, value in told.items() if value is not None}
-
-
-def bare(spec: LevelSpec, contender: Contender, status: LevelStatus, reason: str) -> LevelResult:
-    """A level without figures: one that was not measured, and why."""
-    return LevelResult(
-        run_id=spec.run_id,
-        device=spec.device,
-        contender=contender,
-        session=spec.session,
-        workload=spec.workload,
-        concurrency=spec.concurrency,
-        status=status,
-        reason=reason,
-        started_wall_ns=spec.started_wall_ns,
-        started_mono_ns=spec.started_mono_ns,
-    )
+    return {name: value for name, value in told.items() if value}

@@ -1,60 +1,66 @@
-"""Chat: unrelated prompts in a closed loop.
+"""Chat: unrelated prompts, in a closed loop or arriving when they like.
 
-Prompts differ from the first word on, per request, level, session and run, so that no prefix
-cache can answer for the engine (vllm-project/vllm#52884: up to 86 % too fast), and are the same
-for every contender of a run. The words are common English ones, which most vocabularies hold
-as one token each.
+Long contexts (``rag``, ``ctx``) are the same with longer prompts.
 """
 
 from __future__ import annotations
 
-import random
+from typing import TYPE_CHECKING
 
-_TEXT = """
-with from this have your their which more other about were also some into these when time
-than over know people like year such been help what would need through work most many used
-only first child system learn under could health should well world even form water sign just
-make years then those each because while during found count long after give read using lead
-fact test life very being find right person back students both follow write does grow much
-main group level study great food start good might school within often around made said show
-same power research design provide again small allow care less example down take support
-human state called point number build play body plan common want three cell social change
-method known real public still better hand another material report place present project
-list light become energy open mean keep others best include various name create several
-perform home stand move among mark look things large think against area family object current
-program early together focus access last turn risk print area period land blood case since
-local head post along value order come text across cost times areas cause able toward problem
-view major course model else hard line tool special consider future natural plant complex
-language role until second country young works always suggest exist levels step today given
-strong little results range ways business book next large four similar short working past
-space amount free concept later author says words paper kind mind having skills field begin
-parent expect questions changes story upon concern require types enough likely record usually
-days history makes away further ever going left path account higher growth century collect
-full increase connect science never physical side brain however deep house done team file
-required activity product engine online live fall market action idea quick reduce target
-break soft surface color ensure rights mass parts lives port climate entire share rate came
-approach response friends stress clear image whole events context taken continue music money
-avoid related instead adult states tell allows review cannot site private economic white
-check position tools except clean computer love remain weight measure offer content true
-accept matter black bring took feed regular green terms express previous region select months
-faces total unit element industry creating hours almost half service soil recent farm contact
-sources simply close sleep easy extra enjoy heat ideas travel built aware issue longer greater
-stop outside models wild points slow movement fire behind media codes user remember standard
-custom takes stay normal daily numbers inside policy basic answer leaders safe sustain input
-late page visit average compared shown camp decision beyond
-"""
-_VOCABULARY = tuple(dict.fromkeys(_TEXT.split()))
+from edgesweep_agent.core.arrangement import Arrangement
+from edgesweep_agent.core.arrivals import poisson_offsets
+from edgesweep_agent.core.spread import output_lengths
+
+from .base import Track
+from .draft import Draft, Request, Texts, TrackDraft
+from .words import prompt
+
+if TYPE_CHECKING:
+    from .base import Level
+    from .draft import Prompter
+
+__all__ = ["arriving", "draft", "lengths", "prompt", "unrelated"]
 
 
-def prompt(seed: str, index: int, words: int) -> str:
-    """The ``index``-th prompt of a level: ``words`` words, its first one its own.
+def draft(level: Level) -> Draft:
+    """Requests that have nothing in common, with answers of seeded lengths."""
+    return unrelated(level, prompt)
+
+
+def unrelated(level: Level, prompter: Prompter, *, natural: bool = False) -> Draft:
+    """Requests that have nothing in common.
 
     Args:
-        seed: What the prompts of a level have in common: run, session, concurrency, phase.
-        index: Position of the request; neighbours start with different words.
-        words: Length, at least 1.
+        level: What to arrange.
+        prompter: What they say.
+        natural: Answers stop where they like, and at the workload's length at the latest.
     """
-    rng = random.Random(f"{seed}/{index}")  # noqa: S311 - text, not keys
-    offset = random.Random(seed).randrange(len(_VOCABULARY))  # noqa: S311
-    first = _VOCABULARY[(offset + index) % len(_VOCABULARY)]
-    return " ".join([first, *rng.choices(_VOCABULARY, k=words - 1)])
+    shape, texts = level.shape, Texts(level, prompter)
+
+    def request(tokens: int) -> Request:
+        position = texts.add(shape.prompt_tokens)
+        return Request((position,), tokens, f"{level.seed}/{position}", natural=natural)
+
+    limits = (shape.output_tokens,) * level.requests if natural else lengths(level, level.requests)
+    measured = tuple(map(request, limits))
+    # Equal ones, so that two bursts may agree.
+    warmup = tuple(request(shape.output_tokens) for _ in range(level.warmup_requests))
+    return arriving(level, texts, measured, warmup)
+
+
+def arriving(
+    level: Level, texts: Texts, measured: tuple[Request, ...], warmup: tuple[Request, ...]
+) -> Draft:
+    """Independent requests as the shape has them arrive."""
+    track, window = Track(concurrency=level.concurrency), Arrangement()
+    rate = level.shape.rate_per_user_per_s
+    if rate is not None:
+        due_s = poisson_offsets(level.seed, len(measured), rate * level.concurrency)
+        track, window = Track(arrivals_s=due_s), Arrangement(window="open")
+    tracks = (TrackDraft(track, measured),)
+    return Draft(texts.wanted, tracks, warmup, level.concurrency, window)
+
+
+def lengths(level: Level, n: int) -> tuple[int, ...]:
+    """Output lengths of ``n`` requests: the shape's mean and spread."""
+    return output_lengths(level.seed, n, level.shape.output_tokens, level.shape.spread)

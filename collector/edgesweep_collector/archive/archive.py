@@ -16,7 +16,15 @@ from edgesweep_collector.errors import ArchiveUnavailable, ArchiveUnusable
 from . import decoded, queries
 from .engine import WRITES, open_engine
 from .migrations import migrate
-from .rows import ArchivedLevel, DeadLetter, DeviceRow, Kept, Received, RunRow
+from .rows import (
+    ArchivedLevel,
+    ArchivedTelemetry,
+    DeadLetter,
+    DeviceRow,
+    Kept,
+    Received,
+    RunRow,
+)
 from .schema import CURSORS, DEAD_LETTERS, DECODED, ENVELOPES
 
 if TYPE_CHECKING:
@@ -99,6 +107,16 @@ class Archive:
         """Up to ``limit`` levels of envelopes above ``row_id``, ascending by their row."""
         with self._read() as connection:
             return queries.levels_after(connection, row_id, limit)
+
+    def telemetry_after(self, row_id: int, limit: int) -> list[ArchivedTelemetry]:
+        """Up to ``limit`` telemetry records of envelopes above ``row_id``, ascending."""
+        with self._read() as connection:
+            return queries.telemetry_after(connection, row_id, limit)
+
+    def sensors_up(self, since_ns: int) -> dict[str, dict[str, bool]]:
+        """By device and sensor, from each device's last heartbeat if it came since then."""
+        with self._read() as connection:
+            return queries.sensors_up(connection, since_ns)
 
     def levels(self, run_id: str) -> list[ArchivedLevel]:
         """Every level of a run, in the order of arrival."""

@@ -14,10 +14,10 @@ from sqlalchemy import bindparam, insert, select, text, union_all, update
 
 from edgesweep import codec
 from edgesweep.envelope import WireError
-from edgesweep.records import Birth, Event, Heartbeat, LevelResult, Record, Run
+from edgesweep.records import Birth, Event, Heartbeat, LevelResult, Record, Run, Telemetry
 from edgesweep.run_json import level_object
 
-from .schema import DEVICES, ENVELOPES, EVENTS, LEVELS, RUNS
+from .schema import DEVICES, ENVELOPES, EVENTS, LEVELS, RUNS, TELEMETRY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,9 +34,10 @@ _HEARD_AT = _HEARD.values(last_seen_ns=bindparam("now"))
 _FIRST_HEARD = insert(DEVICES)
 _POINTED_AT = {
     column: select(DEVICES.c[column]).where(DEVICES.c.device_id == bindparam("mine"))
-    for column in ("device_row_id", "heartbeat_row_id")
+    for column in ("device_row_id", "heartbeat_row_id", "telemetry_row_id")
 }
 _POINT_AT = {column: _HEARD.values({column: bindparam("at")}) for column in _POINTED_AT}
+_MEASURED = insert(TELEMETRY)
 _ORDER = select(ENVELOPES.c.epoch, ENVELOPES.c.seq).where(ENVELOPES.c.row_id == bindparam("row"))
 _OWNER = union_all(
     *(select(t.c.device_id).where(t.c.run_id == bindparam("run")) for t in (RUNS, LEVELS))
@@ -101,6 +102,13 @@ def _write_event(connection: Connection, row_id: int, envelope: Envelope, event:
 
 def _write_heartbeat(connection: Connection, row_id: int, envelope: Envelope, _: Heartbeat) -> None:
     _point_at(connection, "heartbeat_row_id", row_id, envelope)
+
+
+def _write_telemetry(connection: Connection, row_id: int, envelope: Envelope, _: Telemetry) -> None:
+    _point_at(connection, "telemetry_row_id", row_id, envelope)
+    described = connection.scalar(_POINTED_AT["device_row_id"], {"mine": envelope.device_id})
+    row = {"row_id": row_id, "device_id": envelope.device_id, "device_row_id": described}
+    connection.execute(_MEASURED, row)
 
 
 def _write_level(
@@ -195,4 +203,5 @@ _WRITERS: Mapping[type[Record], Callable[..., None]] = {
     Heartbeat: _write_heartbeat,
     LevelResult: _write_level,
     Run: _write_run,
+    Telemetry: _write_telemetry,
 }

@@ -96,7 +96,16 @@ _FIRST = (
     "CREATE INDEX dead_letters_projection ON dead_letters (projection)",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST,)
+_TELEMETRY = (
+    """CREATE TABLE telemetry (
+        row_id BIGINT PRIMARY KEY REFERENCES envelopes (row_id),
+        device_id TEXT NOT NULL,
+        device_row_id BIGINT REFERENCES envelopes (row_id)
+    )""",
+    "ALTER TABLE devices ADD COLUMN telemetry_row_id BIGINT REFERENCES envelopes (row_id)",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _TELEMETRY)
 """Step n brings an archive from version n to version n + 1."""
 
 

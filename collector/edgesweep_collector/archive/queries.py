@@ -8,16 +8,16 @@ from sqlalchemy import func, select
 
 from edgesweep import codec
 from edgesweep import envelope as envelopes
-from edgesweep.records import Birth, Heartbeat, LevelResult, Run, RunState
+from edgesweep.records import Birth, Heartbeat, LevelResult, Run, RunState, Telemetry
 
-from .rows import ArchivedLevel, DeadLetter, DeviceRow, RunRow
-from .schema import CURSORS, DEAD_LETTERS, DEVICES, ENVELOPES, LEVELS, RUNS
+from .rows import ArchivedLevel, ArchivedTelemetry, DeadLetter, DeviceRow, RunRow
+from .schema import CURSORS, DEAD_LETTERS, DEVICES, ENVELOPES, LEVELS, RUNS, TELEMETRY
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from edgesweep.envelope import Envelope
-    from edgesweep.records import Record
+    from edgesweep.records import Device, Record
 
 
 def levels_after(connection: Connection, row_id: int, limit: int) -> list[ArchivedLevel]:
@@ -30,6 +30,40 @@ def levels(connection: Connection, run_id: str) -> list[ArchivedLevel]:
     """Every level of a run, in the order of arrival."""
     query = _levels().where(LEVELS.c.run_id == run_id)
     return [_archived_level(row) for row in connection.execute(query)]
+
+
+def telemetry_after(connection: Connection, row_id: int, limit: int) -> list[ArchivedTelemetry]:
+    """Up to ``limit`` telemetry records of envelopes above ``row_id``, ascending."""
+    query = (
+        select(TELEMETRY, ENVELOPES.c.effective_wall_ns, ENVELOPES.c.raw)
+        .join(ENVELOPES, ENVELOPES.c.row_id == TELEMETRY.c.row_id)
+        .where(TELEMETRY.c.row_id > row_id)
+        .order_by(TELEMETRY.c.row_id)
+        .limit(limit)
+    )
+    # Devices describe themselves seldom: many rows share one description.
+    told: dict[int | None, Device | None] = {}
+    found = []
+    for row in connection.execute(query).all():
+        if row.device_row_id not in told:
+            told[row.device_row_id] = _described(_record(connection, row.device_row_id)[1])
+        found.append(_archived_telemetry(row, told[row.device_row_id]))
+    return found
+
+
+def sensors_up(connection: Connection, since_ns: int) -> dict[str, dict[str, bool]]:
+    """By device and sensor: whether it had a value, by the last heartbeat since ``since_ns``."""
+    query = (
+        select(ENVELOPES.c.device_id, ENVELOPES.c.raw)
+        .join(DEVICES, DEVICES.c.heartbeat_row_id == ENVELOPES.c.row_id)
+        .where(ENVELOPES.c.received_ns >= since_ns)
+    )
+    records = ((row.device_id, _decoded(row.raw)[1]) for row in connection.execute(query))
+    return {
+        device_id: dict(record.sensor_up)
+        for device_id, record in records
+        if isinstance(record, Heartbeat)
+    }
 
 
 def runs(connection: Connection, device_id: str | None, limit: int) -> list[RunRow]:
@@ -93,24 +127,45 @@ def _levels() -> Any:
 
 
 def _archived_level(row: Any) -> ArchivedLevel:
-    envelope = envelopes.decode(row.raw)
-    level = codec.decode(envelope.kind, envelope.payload)
+    envelope, level = _decoded(row.raw)
     if not isinstance(level, LevelResult):
         raise TypeError(f"row {row.row_id} of levels is a {envelope.kind.value}")
     return ArchivedLevel(row.row_id, row.effective_wall_ns, level)
 
 
+def _archived_telemetry(row: Any, device: Device | None) -> ArchivedTelemetry:
+    envelope, telemetry = _decoded(row.raw)
+    if not isinstance(telemetry, Telemetry):
+        raise TypeError(f"row {row.row_id} of telemetry is a {envelope.kind.value}")
+    return ArchivedTelemetry(row.row_id, row.effective_wall_ns, row.device_id, device, telemetry)
+
+
 def _device_row(connection: Connection, row: Any) -> DeviceRow:
     envelope, told = _record(connection, row.device_row_id)
     heartbeat = _record(connection, row.heartbeat_row_id)[1]
+    telemetry = _record(connection, row.telemetry_row_id)[1]
+    measured = select(ENVELOPES.c.effective_wall_ns).where(
+        ENVELOPES.c.row_id == row.telemetry_row_id
+    )
     return DeviceRow(
         device_id=row.device_id,
         first_seen_ns=row.first_seen_ns,
         last_seen_ns=row.last_seen_ns,
         agent_version=envelope.agent_version if envelope else "",
-        device=told.device if isinstance(told, Birth | LevelResult | Run) else None,
+        device=_described(told),
         heartbeat=heartbeat if isinstance(heartbeat, Heartbeat) else None,
+        telemetry=telemetry if isinstance(telemetry, Telemetry) else None,
+        telemetry_ns=connection.scalar(measured),
     )
+
+
+def _described(record: Record | None) -> Device | None:
+    return record.device if isinstance(record, Birth | LevelResult | Run) else None
+
+
+def _decoded(raw: bytes) -> tuple[Envelope, Record]:
+    envelope = envelopes.decode(raw)
+    return envelope, codec.decode(envelope.kind, envelope.payload)
 
 
 def _record(connection: Connection, row_id: int | None) -> tuple[Envelope | None, Record | None]:
@@ -118,5 +173,4 @@ def _record(connection: Connection, row_id: int | None) -> tuple[Envelope | None
     if row_id is None:
         return None, None
     query = select(ENVELOPES.c.raw).where(ENVELOPES.c.row_id == row_id)
-    envelope = envelopes.decode(connection.execute(query).scalar_one())
-    return envelope, codec.decode(envelope.kind, envelope.payload)
+    return _decoded(connection.execute(query).scalar_one())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from edgesweep.envelope import Envelope
-    from edgesweep.records import Device, Heartbeat, LevelResult, RunState
+    from edgesweep.records import Device, Heartbeat, LevelResult, RunState, Telemetry
 
 # 2024-01-01T00:00:00Z: no agent is older, so an earlier clock was never set (SPL-03).
 _EARLIEST_WALL_NS = 1_704_067_200 * 10**9
@@ -59,6 +59,21 @@ class ArchivedLevel:
 
 
 @dataclass(frozen=True, slots=True)
+class ArchivedTelemetry:
+    """What the sensors of a device said, and what it had said of itself when that came.
+
+    Attributes:
+        device: ``None`` if it had not described itself yet.
+    """
+
+    row_id: int
+    effective_wall_ns: int
+    device_id: str
+    device: Device | None
+    telemetry: Telemetry
+
+
+@dataclass(frozen=True, slots=True)
 class RunRow:
     """The newest snapshot of a run in one line; ``n_archived`` levels of it have arrived."""
 
@@ -81,6 +96,9 @@ class DeviceRow:
     agent_version: str
     device: Device | None
     heartbeat: Heartbeat | None
+    telemetry: Telemetry | None = None
+    telemetry_ns: int | None = None
+    """When it was measured, in ns since 1970."""
 
 
 @dataclass(frozen=True, slots=True)

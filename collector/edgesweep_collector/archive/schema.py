@@ -1,9 +1,9 @@
 """The archive's tables, as SQLAlchemy Core sees them; :mod:`.migrations` creates them.
 
-``envelopes`` is the truth. ``runs``, ``levels``, ``devices`` and ``events`` are decoded from it
-and can be rebuilt; ``cursors`` and ``dead_letters`` belong to the projections. Instants are ns
-since 1970. Epochs and sequence numbers are plain integers: both have 63 bits at most, which is
-what ``BIGINT`` and SQLite's ``INTEGER`` hold.
+``envelopes`` is the truth. ``runs``, ``levels``, ``devices``, ``events`` and ``telemetry`` are
+decoded from it and can be rebuilt; ``cursors`` and ``dead_letters`` belong to the projections.
+Instants are ns since 1970. Epochs and sequence numbers are plain integers: both have 63 bits at
+most, which is what ``BIGINT`` and SQLite's ``INTEGER`` hold.
 """
 
 from __future__ import annotations
@@ -77,9 +77,10 @@ DEVICES = Table(
     Column("device_id", Text, primary_key=True),
     Column("first_seen_ns", BigInteger, nullable=False),
     Column("last_seen_ns", BigInteger, nullable=False),
-    # The envelopes that last described the device, and last said what it holds.
+    # The envelopes that last described the device, last said what it holds, and last measured.
     Column("device_row_id", BigInteger),
     Column("heartbeat_row_id", BigInteger),
+    Column("telemetry_row_id", BigInteger),
 )
 
 EVENTS = Table(
@@ -90,6 +91,16 @@ EVENTS = Table(
     Column("name", Text, nullable=False),
     Column("message", Text, nullable=False),
     Column("attributes_json", Text, nullable=False),
+)
+
+TELEMETRY = Table(
+    "telemetry",
+    METADATA,
+    Column("row_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("device_id", Text, nullable=False),
+    # The envelope that had described the device when this one came: a projection that is
+    # repeated after the device was given other labels must still say the same.
+    Column("device_row_id", BigInteger),
 )
 
 CURSORS = Table(
@@ -116,5 +127,5 @@ SCHEMA_VERSION = Table(
     Column("version", Integer, primary_key=True, autoincrement=False),
 )
 
-DECODED = (RUNS, LEVELS, DEVICES, EVENTS)
+DECODED = (RUNS, LEVELS, DEVICES, EVENTS, TELEMETRY)
 """What :meth:`.archive.Archive.rebuild` empties and fills again from ``envelopes``."""

@@ -110,6 +110,7 @@ def _one_cell(levels: Iterable[LevelResult]) -> None:
             level.device.hardware_class,
             level.device.performance_state,
             level.attributes.get("thermal", ""),
+            _policy(level.contender),
             level.workload.name,
             f"{level.workload.prompt_tokens} in, {level.workload.output_tokens} out",
         )
@@ -118,6 +119,12 @@ def _one_cell(levels: Iterable[LevelResult]) -> None:
     if len(cells) > 1:
         found = "; ".join(sorted(" / ".join(part for part in cell if part) for cell in cells))
         raise PairingError(f"levels of different cells are never compared: {found}")
+
+
+def _policy(contender: Contender) -> str:
+    """How slots were chosen: an envelope, or defaults, beside a fixed configuration is no pair."""
+    policy = contender.settings.get("policy", "")
+    return f"policy {policy}" if policy else ""
 
 
 def _named(known: Mapping[str, Contender], name: str) -> Contender:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from edgesweep.records import LevelResult
+    from edgesweep.records import Device, LevelResult, Telemetry
 
 
 class WriteError(Exception):
@@ -74,6 +74,30 @@ class ArchivedLevel(Protocol):
         """What the device reported."""
 
 
+class ArchivedTelemetry(Protocol):
+    """One telemetry record as the archive has it; none of it ever changes."""
+
+    @property
+    def row_id(self) -> int:
+        """Its place in the archive's order, above zero."""
+
+    @property
+    def effective_wall_ns(self) -> int:
+        """When it was measured, in nanoseconds since 1970, as for a level."""
+
+    @property
+    def device_id(self) -> str:
+        """Who measured."""
+
+    @property
+    def device(self) -> Device | None:
+        """What the device had said of itself when the record came."""
+
+    @property
+    def telemetry(self) -> Telemetry:
+        """What its sensors said."""
+
+
 class Source(Protocol):
     """The archive, as far as a projection sees it. Every call blocks."""
 
@@ -83,6 +107,9 @@ class Source(Protocol):
         A row that appears later must have a greater id than any row ever returned, else the
         cursor has passed it.
         """
+
+    def telemetry_after(self, row_id: int, limit: int) -> Sequence[ArchivedTelemetry]:
+        """Likewise for telemetry."""
 
     def cursor(self, name: str) -> int:
         """The last row that the projection ``name`` is done with; 0 at the beginning."""

@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio import to_thread
 
-from edgesweep_collector.core.lineprotocol import line
-from edgesweep_collector.core.projection import level_point, point_time_ns, unknown_metrics
 from edgesweep_collector.errors import ArchiveUnavailable
+from edgesweep_collector.projection.batch import levels
 from edgesweep_collector.projection.settle import (
     Dead,
-    Entry,
     State,
     Stored,
     Wait,
@@ -30,7 +28,9 @@ from edgesweep_collector.projection.settle import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from edgesweep_collector.projection.base import ArchivedLevel, Source, Writer
+    from edgesweep_collector.projection.base import Source, Writer
+    from edgesweep_collector.projection.batch import Batch
+    from edgesweep_collector.projection.settle import Entry
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Status:
 
     Attributes:
         cursor: Last archive row that is done.
-        lag_rows: Levels read and not done; the batch size means that many or more.
+        lag_rows: Rows read and not done; the batch size means that many or more.
         written: Lines stored by the server, resends included.
         dead_letters: Lines refused for good.
         dropped_fields: Fields with a value that line protocol cannot express.
@@ -63,16 +63,6 @@ class Status:
     last_error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    """Levels read in one go, as lines; ``last`` is the row that ends it."""
-
-    last: int
-    entries: tuple[Entry, ...]
-    dropped_fields: int
-    unknown_metrics: int
-
-
 class Follower:
     """One projection of the archive. Run it in a task group; stop it by cancelling.
 
@@ -86,6 +76,7 @@ class Follower:
         writer: Writer,
         *,
         name: str,
+        read: Callable[[Source, int, int], Batch | None] = levels,
         batch: int = 500,
         poll_s: float = 1.0,
         clock: Callable[[], int] = time.time_ns,
@@ -97,6 +88,7 @@ class Follower:
             source: The archive; called in worker threads, by one at a time.
             writer: The server; likewise.
             name: Names the cursor and the dead letters.
+            read: What is followed: :func:`.batch.levels` or :func:`.batch.telemetry`.
             batch: Most rows read, and lines written, at once.
             poll_s: Seconds between looks at the archive when nobody calls :meth:`notify`.
             clock: Nanoseconds since 1970, for the time of a dead letter.
@@ -105,6 +97,7 @@ class Follower:
         self._source = source
         self._writer = writer
         self._name = name
+        self._next = read
         self._batch = batch
         self._poll_s = poll_s
         self._clock = clock
@@ -152,12 +145,12 @@ class Follower:
         self._count(dropped_fields=batch.dropped_fields, unknown_metrics=batch.unknown_metrics)
         return True
 
-    def _read(self) -> _Batch | None:
+    def _read(self) -> Batch | None:
         # Asked each time, so that setting it back rebuilds without a restart.
         cursor = self._source.cursor(self._name)
-        rows = self._source.levels_after(cursor, self._batch)
-        self._set(cursor=cursor, lag_rows=len(rows))
-        return _converted(rows) if rows else None
+        found = self._next(self._source, cursor, self._batch)
+        self._set(cursor=cursor, lag_rows=found.rows if found else 0)
+        return found
 
     async def _deliver(self, entries: Sequence[Entry]) -> list[Dead]:
         """Write until every entry is stored or dead; the dead ones."""
@@ -205,17 +198,3 @@ class Follower:
 
     def _count(self, **more: int) -> None:
         self._set(**{name: getattr(self._status, name) + n for name, n in more.items()})
-
-
-def _converted(rows: Sequence[ArchivedLevel]) -> _Batch:
-    points = [
-        level_point(row.level, point_time_ns(row.effective_wall_ns, row.row_id)) for row in rows
-    ]
-    # A level always has fields (its facts), so none of its lines is None.
-    made = [(row.row_id, found) for row, p in zip(rows, points, strict=True) if (found := line(p))]
-    return _Batch(
-        last=rows[-1].row_id,
-        entries=tuple(Entry(row_id, found.text) for row_id, found in made),
-        dropped_fields=sum(found.dropped_fields for _, found in made),
-        unknown_metrics=sum(len(unknown_metrics(row.level)) for row in rows),
-    )

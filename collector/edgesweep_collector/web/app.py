@@ -79,7 +79,9 @@ class _Pages:
         return JSONResponse(body, status_code=200 if well else 503)
 
     async def metrics(self, _request: Request) -> Response:
-        return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
+        # In a thread: some of it is read from the archive.
+        text = await anyio.to_thread.run_sync(generate_latest, self._registry)
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     async def runs(self, request: Request) -> JSONResponse:
         limit = request.query_params.get("limit", "100")

@@ -222,7 +222,7 @@ class Flag(_message.Message):
     def __init__(self, name: _Optional[str] = ..., value: _Optional[float] = ..., threshold: _Optional[float] = ..., detail: _Optional[str] = ...) -> None: ...
 
 class Level(_message.Message):
-    __slots__ = ("run_id", "contender", "session", "workload", "concurrency", "attempt", "status", "reason", "flags", "started_wall_ns", "started_mono_ns", "n_ok", "n_failed", "failed_by", "values", "distributions", "block_output_tokens_per_s", "device", "attributes", "verdict")
+    __slots__ = ("run_id", "contender", "session", "workload", "concurrency", "attempt", "status", "reason", "flags", "started_wall_ns", "started_mono_ns", "n_ok", "n_failed", "failed_by", "values", "distributions", "block_output_tokens_per_s", "device", "attributes", "verdict", "window_start_mono_ns", "window_end_mono_ns")
     class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATUS_UNSPECIFIED: _ClassVar[Level.Status]
@@ -283,6 +283,8 @@ class Level(_message.Message):
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
     VERDICT_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_START_MONO_NS_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_END_MONO_NS_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     contender: Contender
     session: int
@@ -303,7 +305,9 @@ class Level(_message.Message):
     device: Device
     attributes: _containers.ScalarMap[str, str]
     verdict: MemoryVerdict
-    def __init__(self, run_id: _Optional[str] = ..., contender: _Optional[_Union[Contender, _Mapping]] = ..., session: _Optional[int] = ..., workload: _Optional[_Union[Workload, _Mapping]] = ..., concurrency: _Optional[int] = ..., attempt: _Optional[int] = ..., status: _Optional[_Union[Level.Status, str]] = ..., reason: _Optional[str] = ..., flags: _Optional[_Iterable[_Union[Flag, _Mapping]]] = ..., started_wall_ns: _Optional[int] = ..., started_mono_ns: _Optional[int] = ..., n_ok: _Optional[int] = ..., n_failed: _Optional[int] = ..., failed_by: _Optional[_Mapping[str, int]] = ..., values: _Optional[_Mapping[str, float]] = ..., distributions: _Optional[_Mapping[str, Distribution]] = ..., block_output_tokens_per_s: _Optional[_Iterable[float]] = ..., device: _Optional[_Union[Device, _Mapping]] = ..., attributes: _Optional[_Mapping[str, str]] = ..., verdict: _Optional[_Union[MemoryVerdict, _Mapping]] = ...) -> None: ...
+    window_start_mono_ns: int
+    window_end_mono_ns: int
+    def __init__(self, run_id: _Optional[str] = ..., contender: _Optional[_Union[Contender, _Mapping]] = ..., session: _Optional[int] = ..., workload: _Optional[_Union[Workload, _Mapping]] = ..., concurrency: _Optional[int] = ..., attempt: _Optional[int] = ..., status: _Optional[_Union[Level.Status, str]] = ..., reason: _Optional[str] = ..., flags: _Optional[_Iterable[_Union[Flag, _Mapping]]] = ..., started_wall_ns: _Optional[int] = ..., started_mono_ns: _Optional[int] = ..., n_ok: _Optional[int] = ..., n_failed: _Optional[int] = ..., failed_by: _Optional[_Mapping[str, int]] = ..., values: _Optional[_Mapping[str, float]] = ..., distributions: _Optional[_Mapping[str, Distribution]] = ..., block_output_tokens_per_s: _Optional[_Iterable[float]] = ..., device: _Optional[_Union[Device, _Mapping]] = ..., attributes: _Optional[_Mapping[str, str]] = ..., verdict: _Optional[_Union[MemoryVerdict, _Mapping]] = ..., window_start_mono_ns: _Optional[int] = ..., window_end_mono_ns: _Optional[int] = ...) -> None: ...
 
 class MemoryVerdict(_message.Message):
     __slots__ = ("admit", "needed_bytes", "available_bytes", "reserve_bytes", "limited_by", "terms")

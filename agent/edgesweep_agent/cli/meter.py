@@ -1,0 +1,107 @@
+"""``edgesweep-agent meter``: what a meter at the wall saw of a run's levels."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path  # noqa: TC003 - typer resolves the annotation
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from edgesweep_agent.core import metered
+from edgesweep_agent.core.meter_csv import instant_ns, shifted
+from edgesweep_agent.errors import AgentError, UsageError
+from edgesweep_agent.sensors.meter import read_log, read_run
+
+from .options import (  # noqa: TC001 - typer resolves the annotations
+    MeterEdge,
+    MeterJson,
+    MeterOffset,
+    MeterRun,
+    MeterStart,
+)
+from .table import ABSENT
+
+if TYPE_CHECKING:
+    from edgesweep_agent.core.meter_csv import Trace
+
+FIRST = "first"
+"""In place of an instant: the start of the run's first level."""
+
+
+def meter(
+    log: Annotated[Path, typer.Argument(metavar="CSV", help="The meter's log.")],
+    run: MeterRun,
+    offset: MeterOffset = None,
+    edge: MeterEdge = None,
+    start: MeterStart = None,
+    json_file: MeterJson = None,
+) -> None:
+    """Add power and energy at the wall to the levels of a run, from an external meter's CSV."""
+    facts = read_run(run)
+    trace = read_log(log, start_ns=_instant("--start", start))
+    trace = _placed(trace, facts["levels"], offset, edge)
+    levels = [metered.with_wall(level, trace) for level in facts["levels"]]
+    typer.echo(
+        f"{', '.join(trace.columns)}: {len(trace.series.points)} readings, one every "
+        f"{trace.period_s:.3g} s; {trace.skipped} lines without"
+    )
+    for level in levels:
+        typer.echo(_line(level))
+    if json_file is not None:
+        _write(json_file, {**facts, "levels": levels})
+    if not any(level["wall"]["joules"] is not None for level in levels):
+        raise AgentError(
+            f"{log}: no level has energy: if the meter's clock is off, give --offset or --edge"
+        )
+
+
+def _placed(
+    trace: Trace, levels: list[dict[str, Any]], offset: float | None, edge: str | None
+) -> Trace:
+    """The trace on the device's clock."""
+    if not trace.relative:
+        trace = shifted(trace, round((offset or 0.0) * 1e9))
+    if edge is not None:
+        at_ns = metered.first_load_ns(levels) if edge == FIRST else _instant("--edge", edge)
+        if at_ns is None:
+            raise UsageError(f"--edge {FIRST}: no level of the run says when it began")
+        found = metered.aligned(trace, at_ns)
+        if found is None:
+            raise UsageError(
+                f"--edge {edge}: the meter shows no step of power within {metered.SEARCH_S:.0f} s "
+                "of it: say with --offset about how far its clock is off"
+            )
+        told = offset or 0.0
+        typer.echo(f"--offset {told + found[1]:.2f}, to within {trace.period_s:.2g} s")
+        return found[0]
+    if trace.relative:
+        raise UsageError("the log's times count from a start: say --start WHEN, or --edge first")
+    return trace
+
+
+def _instant(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    found = instant_ns(text)
+    if found is None:
+        raise UsageError(f"{option} {text}: wanted is 2026-01-31T12:00:00Z, or s since 1970")
+    return found
+
+
+def _line(level: dict[str, Any]) -> str:
+    wall = level["wall"]
+    name = f"{str(level.get('contender_id', ''))[:8]} session {level.get('session')}"
+    where = f"{name} {level.get('workload')} level {level.get('concurrency')}:"
+    if wall["joules"] is None:
+        return f"{where} {ABSENT} ({wall['reason']})"
+    per_token = wall["energy_j_per_token"]
+    told = ABSENT if per_token is None else f"{per_token:.3g} J"
+    return f"{where} {wall['mean_w']:.2f} W, {wall['joules']:.1f} J, {told} per output token"
+
+
+def _write(path: Path, run: dict[str, Any]) -> None:
+    try:
+        path.write_text(json.dumps(run, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error

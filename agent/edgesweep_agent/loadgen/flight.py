@@ -1,0 +1,178 @@
+"""One HTTP exchange on the wire: bytes out, instants and bytes in. Nothing is interpreted here."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import httptools
+
+from edgesweep_agent.core.exchange import Ending, Exchange
+
+_FINAL_STATUS = 200
+"""Lower ones are interim responses (RFC 9110, 15.2); the real one follows."""
+_HTTP_OK = 200
+_LAST_CHUNK = b"\r\n\r\n"
+"""How a chunked message ends, and hardly an event within it."""
+_KEPT_UNPARSED = 32
+"""Reads that may wait for their parser: parsing them all takes no longer than a tenth of a
+millisecond, which is what another connection's read may have to wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a request stands in its level: what an ``Exchange`` says of it."""
+
+    index: int
+    track: int = 0
+    chain: int = -1
+    step: int = -1
+
+
+class Flight:
+    """A request under way; the parser calls its ``on_`` methods.
+
+    What is read is parsed later. While a chunked or an unframed body comes, nothing depends on
+    it until what may be the end of the message has been read (or nobody has looked for 0.2 s, see
+    ``Pulse``); and then a turn of the loop later, when every other connection that was ready has
+    been read too, since parsing takes longer than reading.
+
+    Attributes:
+        t_last_ns: When something was last heard, or the request was sent.
+        t_end_ns: When it was over.
+        done: Resolved once ``ending`` is set.
+        reusable: The server will take another request on this connection.
+    """
+
+    def __init__(self, place: Place, t_sched_ns: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.done: asyncio.Future[None] = self._loop.create_future()
+        self.ending: Ending | None = None
+        self.reusable = False
+        self.t_last_ns = 0
+        self.t_end_ns = 0
+        self._place = place
+        self._t_sched_ns = t_sched_ns
+        self._t_send_ns: int | None = None
+        self._t_headers_ns: int | None = None
+        self._status: int | None = None
+        self._headers: list[tuple[str, str]] = []
+        self._patient = False
+        self._unparsed: list[tuple[int, bytes]] = []
+        self._t_parsed_ns = 0
+        self._pieces: list[tuple[int, bytes]] = []
+        self._error = ""
+        self._parser = httptools.HttpResponseParser(self)
+
+    def sending(self, t_ns: int) -> None:
+        """The request's bytes are about to be written."""
+        self._t_send_ns = self.t_last_ns = t_ns
+
+    def receive(self, t_ns: int, data: bytes) -> bool:
+        """Bytes came in; whether the loop must turn, to have them parsed."""
+        self.t_last_ns = t_ns
+        unparsed = self._unparsed
+        unparsed.append((t_ns, data))
+        if (
+            self._patient
+            and not data.endswith(_LAST_CHUNK)
+            and len(data) >= len(_LAST_CHUNK)
+            and len(unparsed) < _KEPT_UNPARSED
+        ):
+            return False
+        self._loop.call_soon(self.parse)
+        return True
+
+    def broken(self, t_ns: int, error: OSError) -> None:
+        """The connection broke under a read."""
+        self.finish("reset", t_ns, str(error))
+
+    def finish(self, ending: Ending, t_ns: int, error: str = "") -> None:
+        """Ends the flight, unless what was read before has ended it."""
+        self.parse()
+        self._end(ending, t_ns, error)
+
+    def parse(self) -> None:
+        """Parses what has been read."""
+        unparsed, self._unparsed = self._unparsed, []
+        for t_ns, data in unparsed:
+            # What follows the end of the message is no longer ours.
+            if self.ending:
+                return
+            self._t_parsed_ns = t_ns
+            try:
+                self._parser.feed_data(data)
+            except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+                self._end("malformed", t_ns, str(error) or type(error).__name__)
+
+    def _end(self, ending: Ending, t_ns: int, error: str = "") -> None:
+        if self.ending:
+            return
+        self.ending, self.t_end_ns, self._error = ending, t_ns, error
+        if not self.done.done():
+            self.done.set_result(None)
+
+    def exchange(self) -> Exchange:
+        """The finished exchange."""
+        # The parser and this object hold each other, and nobody collects cycles during a level.
+        del self._parser
+        return Exchange(
+            index=self._place.index,
+            t_sched_ns=self._t_sched_ns,
+            t_send_ns=self._t_send_ns,
+            t_headers_ns=self._t_headers_ns,
+            status=self._status,
+            headers=tuple(self._headers),
+            pieces=tuple(self._pieces),
+            t_end_ns=self.t_end_ns,
+            ending=self.ending or "cancelled",
+            error=self._error,
+            track=self._place.track,
+            chain=self._place.chain,
+            step=self._place.step,
+        )
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header, or a trailer, which nobody needs."""
+        if self._status is None:
+            self._headers.append((name.decode("latin-1").lower(), value.decode("latin-1")))
+
+    def on_headers_complete(self) -> None:
+        """The header block is complete, perhaps that of an interim response."""
+        status = int(self._parser.get_status_code())
+        if status < _FINAL_STATUS:
+            self._headers.clear()
+            return
+        self._status, self._t_headers_ns = status, self._t_parsed_ns
+        self._patient = status == _HTTP_OK and all(
+            name != "content-length" for name, _ in self._headers
+        )
+
+    def on_body(self, body: bytes) -> None:
+        """Body bytes, chunk framing removed."""
+        self._pieces.append((self._t_parsed_ns, body))
+
+    def on_message_complete(self) -> None:
+        """The message came whole, unless it was an interim one."""
+        if self._status is not None:
+            self.reusable = bool(self._parser.should_keep_alive())
+            self._end("complete", self._t_parsed_ns)
+
+
+def unsent(place: Place, t_sched_ns: int, t_end_ns: int, ending: Ending, error: str) -> Exchange:
+    """An exchange for which no connection came about."""
+    return Exchange(
+        index=place.index,
+        t_sched_ns=t_sched_ns,
+        t_send_ns=None,
+        t_headers_ns=None,
+        status=None,
+        headers=(),
+        pieces=(),
+        t_end_ns=t_end_ns,
+        ending=ending,
+        error=error,
+        track=place.track,
+        chain=place.chain,
+        step=place.step,
+    )

@@ -1,0 +1,212 @@
+"""What a level came to: its samples summed up, and judged by what was seen meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from edgesweep.records import LevelStatus
+from edgesweep_agent.core import energy, validity
+from edgesweep_agent.core.evidence import ClientEvidence
+from edgesweep_agent.core.slo import Slo
+from edgesweep_agent.core.summary import summarise
+from edgesweep_agent.core.window import Window
+from edgesweep_agent.loadgen.client import ASKED, DIED
+from edgesweep_agent.workloads.registry import SHARING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from edgesweep.records import LevelResult, Sample
+    from edgesweep_agent.core.evidence import Evidence
+    from edgesweep_agent.core.pressure import GuardReport
+    from edgesweep_agent.core.summary import LevelSummary
+    from edgesweep_agent.loadgen.client import LevelOutcome
+    from edgesweep_agent.plan import Price
+
+    from .arrange import Arranged
+    from .task import Task
+
+_MILLION = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What came back from a level beside its samples."""
+
+    outcome: LevelOutcome
+    evidence: Evidence
+    memory: GuardReport
+
+
+def result(
+    level: LevelResult, task: Task, arranged: Arranged, samples: Sequence[Sample], seen: Seen
+) -> LevelResult:
+    """The level with its figures, its flags, and its status."""
+    summary = summarise(
+        samples,
+        level.concurrency,
+        asked_output_tokens=arranged.plan.asked_output_tokens,
+        interrupted=_is_cut(samples, arranged, seen.outcome),
+        arrangement=arranged.plan.arrangement,
+        slo=_slo(task),
+    )
+    evidence = _completed(seen, summary, task)
+    flags = validity.flags(
+        _facts(level, arranged, samples, seen.outcome, summary),
+        evidence,
+        _expected(task, arranged),
+    )
+    soaked = task.ledger.plan.thermal == "soaked"
+    status, reason = validity.judged(summary.status, summary.reason, flags, soaked=soaked)
+    power = _energy(task, summary)
+    level = replace(
+        level,
+        status=status,
+        reason=reason,
+        flags=(*summary.flags, *flags),
+        n_ok=summary.n_ok,
+        n_failed=summary.n_failed,
+        failed_by=summary.failed_by,
+        values={
+            **task.ready.values,
+            **summary.values,
+            **evidence.values(),
+            **_client(seen.outcome),
+            **_memory(task, seen.memory),
+            **_cost(summary, task.ready.price),
+            **power.values,
+        },
+        distributions=summary.distributions,
+        block_output_tokens_per_s=summary.block_output_tokens_per_s,
+        attributes={**level.attributes, **summary.attributes, **power.attributes},
+        verdict=task.verdict,
+        window_mono_ns=summary.window_ns,
+    )
+    return _ended_early(level, task, seen)
+
+
+def _is_cut(samples: Sequence[Sample], arranged: Arranged, outcome: LevelOutcome) -> bool:
+    """Whether the level was stopped before it had what it was to have."""
+    if outcome.stopped_by == "precision" or arranged.plan.open_ended:
+        return outcome.stopped_by == ASKED
+    return len(samples) < arranged.plan.requests and bool(outcome.stopped_by)
+
+
+def _ended_early(level: LevelResult, task: Task, seen: Seen) -> LevelResult:
+    """What ended the level outranks what its samples say."""
+    if seen.memory.reason:
+        return replace(level, status=LevelStatus.FAILED, reason=seen.memory.reason)
+    if task.ready.died() is not None:
+        return replace(level, status=LevelStatus.FAILED, reason="engine_exited")
+    if seen.outcome.stopped_by == DIED:
+        return replace(level, status=LevelStatus.FAILED, reason="client_died")
+    if seen.outcome.stopped_by == "deadline":
+        return replace(level, status=LevelStatus.SKIPPED, reason="time_budget")
+    return level
+
+
+def _slo(task: Task) -> Slo:
+    slo = task.ledger.plan.slo
+    return Slo(slo.ttft_s, slo.tpot_s, slo.e2e_s)
+
+
+def _facts(
+    level: LevelResult,
+    arranged: Arranged,
+    samples: Sequence[Sample],
+    outcome: LevelOutcome,
+    summary: LevelSummary,
+) -> validity.LevelFacts:
+    # Only a plain closed loop has a rate that is meant to be level.
+    steady = arranged.plan.window == "steady"
+    return validity.LevelFacts(
+        concurrency=level.concurrency,
+        in_flight=int(summary.values.get("peak_in_flight", level.concurrency)),
+        requests=len(samples) + outcome.n_warmup,
+        samples=samples,
+        blocks=summary.block_output_tokens_per_s if steady else (),
+    )
+
+
+def _expected(task: Task, arranged: Arranged) -> validity.Expectations:
+    ready = task.ready
+    return validity.Expectations(
+        shares_prompts=task.shape.kind in SHARING,
+        cache_off=ready.cache_off,
+        template_tokens=ready.target.overhead_tokens,
+        slots=ready.slots,
+        may_queue=arranged.plan.window == "open",
+        weights_bytes=ready.weights_bytes,
+        soaked=task.ledger.plan.thermal == "soaked",
+    )
+
+
+def _completed(seen: Seen, summary: LevelSummary, task: Task) -> Evidence:
+    """The evidence with what the load generator and the guard know."""
+    outcome, icl = seen.outcome, summary.distributions.get("icl_s")
+    ttft = summary.distributions.get("ttft_s")
+    client = ClientEvidence(
+        cpu_s=outcome.client_cpu_s,
+        lag_p99_s=outcome.client_lag_p99_s,
+        lag_max_s=outcome.client_lag_max_s,
+        realtime=outcome.client_realtime,
+        icl_p50_s=None if icl is None else icl.p50,
+        ttft_p50_s=None if ttft is None else ttft.p50,
+    )
+    host = replace(
+        seen.evidence.host,
+        available_min_bytes=seen.memory.minimum_available_bytes,
+        swap_growth_bytes=seen.memory.swap_growth_bytes,
+        reserve_bytes=task.ledger.plan.reserve_bytes,
+    )
+    return replace(seen.evidence, host=host, client=client)
+
+
+def _client(outcome: LevelOutcome) -> dict[str, float]:
+    """What measuring cost, beside what it measured: the client shares the engine's cores."""
+    told = {
+        "client_cpu_s": outcome.client_cpu_s,
+        "client_lag_max_s": outcome.client_lag_max_s,
+        "client_lag_p99_s": outcome.client_lag_p99_s,
+        "warmup_bursts": float(len(outcome.warmup_burst_s)),
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _memory(task: Task, report: GuardReport) -> dict[str, float]:
+    told: dict[str, float | None] = {"bytes_per_request": task.per_request_bytes}
+    if report.used_peak_bytes is not None and report.used_start_bytes is not None:
+        idle = task.ready.values.get("idle_bytes", 0.0)
+        told["memory_peak_bytes"] = idle + report.used_peak_bytes - report.used_start_bytes
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _cost(summary: LevelSummary, price: Price | None) -> dict[str, float]:
+    """Both kinds of tokens, spread over those that came out."""
+    prompt, output = summary.values.get("prompt_tokens"), summary.values.get("output_tokens")
+    if price is None or prompt is None or not output:
+        return {}
+    paid = prompt * price.input_per_million + output * price.output_per_million
+    return {"cost_per_million_output_tokens": paid / output}
+
+
+@dataclass(frozen=True, slots=True)
+class _Power:
+    values: dict[str, float]
+    attributes: dict[str, str]
+
+
+def _energy(task: Task, summary: LevelSummary) -> _Power:
+    """Over the window of the rates; without a sensor there is none, and the record says why."""
+    sampler, span = task.box.sampler, summary.window_ns
+    if sampler is None or span is None:
+        return _Power({}, {})
+    window = Window(*span)
+    found = energy.best(sampler.power(*span), window)
+    tokens = summary.values.get("output_tokens_per_s", 0.0) * window.seconds
+    tasks = summary.values.get("requests_per_s", 0.0) * window.seconds
+    values = energy.figures(found, {"token": tokens, "task": tasks})
+    if found.joules is None:
+        return _Power({}, {"energy_absent": found.reason})
+    return _Power(dict(values), {"energy_boundary": found.boundary})
