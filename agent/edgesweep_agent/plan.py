@@ -134,6 +134,10 @@ class ManagedSpec(Table, frozen=True, tag="managed", tag_field="mode"):
 ContenderSpec = AttachedSpec | ManagedSpec
 
 
+_NATURAL = frozenset({"natural", "agent"})
+"""Kinds whose answers say what the model wants to, and stop where it wants to."""
+
+
 class Slo(Table, frozen=True):
     """What a request must keep to count as good: upper bounds in seconds."""
 
@@ -214,6 +218,13 @@ class SweepPlan(Table, frozen=True):
         self._check_policy()
 
     def _check_policy(self) -> None:
+        forced = {shape.kind for shape in self.shapes()} - _NATURAL
+        if forced and any(getattr(spec, "speculative", None) for spec in self.contenders):
+            raise ValueError(
+                "speculative decoding is measured with natural text and natural stops: workloads "
+                f"of kind {' and '.join(sorted(forced))} have neither; take "
+                '"chat-natural-512-128" or "agent-8x"'
+            )
         managed = [spec for spec in self.contenders if isinstance(spec, ManagedSpec)]
         if len({spec.as_shipped for spec in managed}) > 1:
             raise ValueError(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import socket
 import time
@@ -380,6 +381,9 @@ def target_of(name, model="m"):
     return Target(URL, engine, facts, model, "secret")
 
 
+HI = {"role": "user", "content": "hi"}
+
+
 @pytest.mark.parametrize(
     ("name", "nonce", "fields"),
     [
@@ -390,15 +394,22 @@ def target_of(name, model="m"):
     ],
 )
 def test_a_body_carries_what_its_engine_takes(name, nonce, fields):
-    body = json.loads(target_of(name).body("hi", 5, nonce=nonce))
+    body = json.loads(target_of(name).body([HI], max_tokens=5, nonce=nonce))
     assert {key: body.get(key) for key in fields} == fields
     assert (body["max_tokens"], body["stream"]) == (5, True)
 
 
 @pytest.mark.parametrize("name", ["vllm", "llamacpp", "unknown_nginx"])
 def test_a_natural_body_leaves_sampler_and_stops_to_the_engine(name):
-    body = json.loads(target_of(name).body("hi", 5, natural=True))
+    body = json.loads(target_of(name).body([HI], max_tokens=5, natural=True))
     assert set(body) == {"model", "messages", "max_tokens", "stream", "stream_options"}
+
+
+def test_what_shares_may_be_reused_and_a_default_sampler_is_left_alone():
+    sharing = dataclasses.replace(target_of("llamacpp"), shares=True, sampler="default")
+    body = json.loads(sharing.body([HI], max_tokens=5))
+    assert body["ignore_eos"] is True
+    assert not body.keys() & {"cache_prompt", "temperature", "samplers", "top_k"}
 
 
 def counted(request):

@@ -53,7 +53,7 @@ def server(packaged_model):
 
 
 async def send(client, target, text, output_tokens):
-    body = json.loads(target.body(text, output_tokens))
+    body = json.loads(target.body([{"role": "user", "content": text}], max_tokens=output_tokens))
     del body["stream"], body["stream_options"]
     reply = await questions.post(client, target.url + attach.CHAT_PATH, body, 60)
     return reply.json_object()["usage"]

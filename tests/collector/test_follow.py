@@ -17,8 +17,12 @@ from edgesweep.records import (
     Distribution,
     LevelResult,
     LevelStatus,
+    SensorValue,
+    Telemetry,
     Workload,
 )
+from edgesweep_collector.core.lineprotocol import line
+from edgesweep_collector.core.telemetry import telemetry_point
 from edgesweep_collector.errors import ArchiveUnavailable
 from edgesweep_collector.projection.base import Rejected, Unavailable
 from edgesweep_collector.projection.follow import Follower, Status
@@ -306,6 +310,13 @@ async def test_every_query_of_the_document_answers(influx, writer):
     source.add(level(8, "asked", started_wall_ns=now, status=LevelStatus.FAILED, reason="oom"))
     async with following(Follower(source, writer, name=NAME)):
         await until(lambda: source.cursor(NAME) == 4)
+    readings = (
+        SensorValue("power_vdd_in", "W", 9.0),
+        SensorValue("temperature_cpu", "C", 47.0),
+        SensorValue("sensor_up_power_rails", "1", 1.0),
+    )
+    graz = Device("asked", labels={"site": "graz"})
+    writer.write([line(telemetry_point("asked", graz, Telemetry(readings), now)).text])
     assert len(queries()) >= 4
     for query in queries():
         rows = influx.rows(" ".join(query.split()))

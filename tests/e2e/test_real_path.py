@@ -49,6 +49,7 @@ threads = 1
 """
 AGENT = """
 heartbeat_s = 3600
+telemetry_s = 0
 [device]
 id = "e2e-1"
 labels = {{ site = "lab" }}

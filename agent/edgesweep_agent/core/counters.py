@@ -91,6 +91,11 @@ class Counters:
     bad_samples: int = 0
     warnings: tuple[str, ...] = ()
 
+    @property
+    def kv_used_share(self) -> float | None:
+        """Of the KV cache, the fullest of several engines behind one server."""
+        return None if self.kv_cache_usage is None else self.kv_cache_usage.max
+
 
 @dataclass(frozen=True, slots=True)
 class MetricNames:

@@ -36,6 +36,10 @@ class Counters(Protocol):
         """``preemptions``, ``cached_prompt_tokens``, ``generation_tokens`` ..."""
 
     @property
+    def kv_used_share(self) -> float | None:
+        """Of the KV cache, the fullest of several engines behind one server."""
+
+    @property
     def process_start(self) -> float | None:
         """Changes with every start of the engine."""
 
@@ -97,6 +101,7 @@ class EngineEvidence:
         running_peak, waiting_peak: The most of each that a scrape saw.
         running_while_waiting: The most that ran in a scrape that also saw some waiting.
         slots: Requests it works on at once, by its own word.
+        kv_used_peak: The most of the KV cache that was in use, as a share.
         preemptions: Requests that it threw out and began again.
         cached_tokens: Prompt tokens that it took from a cache.
         restarted: How it is known to be another one than before; "" if it is the same.
@@ -109,6 +114,7 @@ class EngineEvidence:
     waiting_peak: float | None = None
     running_while_waiting: float | None = None
     slots: int | None = None
+    kv_used_peak: float | None = None
     preemptions: float | None = None
     cached_tokens: float | None = None
     restarted: str | None = None
@@ -155,6 +161,7 @@ class Evidence:
             "client_cpu_share": _ratio(self.client.cpu_s, span_s),
             "engine_running_peak": engine.running_peak,
             "engine_waiting_peak": engine.waiting_peak,
+            "kv_used_share": engine.kv_used_peak,
             "preemptions": engine.preemptions,
         }
         return {name: value for name, value in told.items() if value is not None}
@@ -184,6 +191,7 @@ def of_scrapes(
         waiting_peak=_highest(during, lambda scrape: scrape.waiting),
         running_while_waiting=_highest(waiting, lambda scrape: scrape.running),
         slots=next((scrape.slots for scrape in reversed(both) if scrape.slots), None),
+        kv_used_peak=_highest(during, lambda scrape: scrape.kv_used_share),
         preemptions=_grown(both, ("preemptions",)),
         cached_tokens=_grown(both, _CACHED),
         restarted=_restarted(both, lost),

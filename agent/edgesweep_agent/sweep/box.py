@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import anyio
+
 from edgesweep_agent import device, memory
+from edgesweep_agent.core import energy
+from edgesweep_agent.core.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,6 +19,11 @@ if TYPE_CHECKING:
     from edgesweep_agent.core.available import Available
     from edgesweep_agent.sensors.base import Sensor
     from edgesweep_agent.sensors.sampler import Sampler
+
+
+_IDLE_S = 2.0
+_EDGE_S = 0.15
+"""Energy is interpolated at a window's edges, and needs a reading beyond each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +49,19 @@ class Box:
     def caps(self) -> str:
         """The performance state now: what it was may change under a sweep."""
         return device.describe("", {}, root=self.root).performance_state
+
+    async def idle_w(self) -> float | None:
+        """Mean power over two quiet seconds; ``None`` where nothing measures power."""
+        if self.sampler is None or not self.sampler.power(0, time.monotonic_ns()):
+            return None
+        self.sampler.fast(True)
+        await anyio.sleep(_EDGE_S)
+        start_ns = time.monotonic_ns()
+        await anyio.sleep(_IDLE_S)
+        window = Window(start_ns, time.monotonic_ns())
+        await anyio.sleep(_EDGE_S)
+        self.sampler.fast(False)
+        return energy.best(self.sampler.power(window.start_ns, window.end_ns), window).mean_w
 
     def temperature_c(self) -> float | None:
         """The hottest zone now."""

@@ -160,13 +160,17 @@ class Visiting:
             patience=self.terms.patience,
             waiting=lambda text, _s: self._ledger.progress(Progress(label(spec), text)),
         )
-        async with open_contender(spec, opening) as ready:
+        async with open_contender(spec, opening) as opened:
+            ready = opened
             self._waiting = None
             await self._check_fits(ready, cells)
             self._check_alone(ready)
             self._known = self._ledger.contenders[ready.contender.id] = ready.contender
             places = {cell: self._place(cell, ready.contender) for cell in cells}
             cells = [cell for cell in cells if not self._ledger.is_finished(places[cell])]
+            idle_w = await self.terms.box.idle_w() if cells else None
+            if idle_w is not None:
+                ready = replace(opened, values={**opened.values, "idle_w": idle_w})
             if cells and self._plan.thermal == "soaked":
                 highest = max(cells, key=lambda cell: cell.concurrency)
                 self._attributes["soak"] = await soak(self._task(ready, highest, 0))
