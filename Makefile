@@ -5,10 +5,10 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fix lint types imports protos drift lock services bench clean
+.PHONY: help setup demo test check fix lint types imports protos drift lock services bench memory-cases clean-levels clean
 
 help:     ## list the targets
-	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
+	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 14
 
 setup: $(READY)  ## create the environment: both sides, an engine, a model, the development tools
 
@@ -56,8 +56,16 @@ drift: setup
 lock: setup  ## pin requirements/*.txt anew; run with the oldest supported Python
 	$(BIN)/python requirements/lock.py
 
-bench: setup  ## how far the times are from the instants at which a server wrote
+bench: setup  ## what measuring costs: times against a server's own record, client, sensors
 	$(BIN)/python tests/bench/timing.py
+	$(BIN)/python tests/bench/client_cost.py
+	$(BIN)/python tests/bench/sensor_cost.py
+
+memory-cases: setup  ## are memory verdicts right: drawn cases in cgroups (root, an hour)
+	$(BIN)/python tests/bench/memory_cases.py --cases 104 --hold 30
+
+clean-levels: setup  ## do undisturbed levels of a real engine carry no flag (30 min, quiet box)
+	$(BIN)/python tests/bench/clean_levels.py
 
 clean:    ## remove environments and build outputs
 	rm -rf .venv .venv-* build dist

@@ -6,11 +6,10 @@ through httpx, off the measuring path.
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import anyio
@@ -25,10 +24,11 @@ from .core.readiness import READY, Readiness, State
 from .core.stream import to_sample
 from .engines import registry
 from .errors import EngineError, UsageError
+from .target import CHAT_PATH, Target
 from .workloads.words import prompt
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from edgesweep.records import Sample
 
@@ -36,15 +36,12 @@ if TYPE_CHECKING:
     from .core.counters import Counters
     from .engines.base import Engine, Facts
 
-CHAT_PATH = "/v1/chat/completions"
 TRIAL_TIMEOUT_S = 120.0
 """The first completion after a start may compile or page in the whole model."""
 SCRAPE_TIMEOUT_S = 2.0
 """Old llama.cpp answers once the running step is done; a later answer is of no use."""
 ASK_AGAIN_S = 0.5
 _TRIAL_WORDS = 32
-_SAMPLING = frozenset({"temperature", "samplers", "top_k", "top_p", "repetition_penalty"})
-_REUSE = frozenset({"cache_prompt"})
 _ANY_MODEL = "default"
 """What a server without a listing is asked for: it has one model, and most do not look."""
 
@@ -76,70 +73,6 @@ class Seen:
     facts: Facts
     model: str | None
     counters: Counters
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A server that answered a completion and can be measured.
-
-    Attributes:
-        overhead_tokens: What the chat template adds to a prompt, by the server's own count.
-        ready_s: From the first question to the first answer.
-        sampler: ``greedy``, or the engine's ``default``.
-        shares: Requests may reuse each other's openings: the engine is not asked to forget.
-    """
-
-    url: str
-    engine: Engine
-    facts: Facts
-    model: str
-    api_key: str | None
-    overhead_tokens: int = 0
-    ready_s: float = 0.0
-    sampler: str = "greedy"
-    shares: bool = False
-
-    def headers(self) -> dict[str, str]:
-        """Headers of every request."""
-        return questions.bearer(self.api_key)
-
-    def body(self, messages: Sequence[Mapping[str, Any]], **wanted: Any) -> bytes:
-        """One streamed chat request as bytes; what is ``wanted`` is that of :meth:`fields`."""
-        return json.dumps({"messages": list(messages), **self.fields(**wanted)}).encode()
-
-    def fields(
-        self,
-        *,
-        max_tokens: int,
-        natural: bool = False,
-        response_format: Mapping[str, Any] | None = None,
-        nonce: str = "",
-    ) -> dict[str, Any]:
-        """All fields of a request but its messages.
-
-        Args:
-            max_tokens: The length of the answer; its limit, if it may stop by itself.
-            natural: With natural stops and the engine's own sampler, instead of a fixed length.
-            response_format: What the answer must look like.
-            nonce: Keeps the engine from reusing what it holds of requests with another one.
-        """
-        shape = {} if response_format is None else {"response_format": dict(response_format)}
-        return {
-            "model": self.model,
-            "max_tokens": max_tokens,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            **(self.engine.natural_fields() if natural else self._fixed_fields()),
-            **shape,
-            **(self.engine.request_fields(nonce) if nonce else {}),
-        }
-
-    def _fixed_fields(self) -> dict[str, Any]:
-        fields = {"temperature": 0, **self.engine.body_fields()}
-        left_out = (_REUSE if self.shares else frozenset()) | (
-            _SAMPLING if self.sampler == "default" else frozenset()
-        )
-        return {name: value for name, value in fields.items() if name not in left_out}
 
 
 def normalise(url: str) -> str:

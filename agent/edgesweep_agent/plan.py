@@ -9,7 +9,7 @@ import msgspec
 
 from .core.durations import seconds
 from .core.sizes import size_bytes
-from .workloads.registry import WORKLOADS
+from .workloads.registry import WORKLOADS, enough
 from .workloads.shape import Positive, Shape, Table
 
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
@@ -264,15 +264,20 @@ class SweepPlan(Table, frozen=True):
         """What the application keeps for itself."""
         return size_bytes(self.reserve)
 
-    def requests_at(self, concurrency: int) -> int:
-        """Measured requests of one level: all of them, or the fewest with ``precision``."""
+    def requests_at(self, concurrency: int, shape: Shape | None = None) -> int:
+        """Measured requests of one level: all of them, or the fewest with ``precision``.
+
+        Bursts and tasks are several requests each: where the plan does not say how many, there
+        are enough for a median of them.
+        """
         if self.requests is not None:
             return self.requests
-        return max(self.min_requests, self.requests_per_stream * concurrency)
+        least = max(self.min_requests, self.requests_per_stream * concurrency)
+        return least if shape is None else enough(shape, concurrency, least)
 
-    def most_requests_at(self, concurrency: int) -> int:
+    def most_requests_at(self, concurrency: int, shape: Shape | None = None) -> int:
         """Requests after which a level ends whatever its precision."""
-        least = self.requests_at(concurrency)
+        least = self.requests_at(concurrency, shape)
         return least if self.precision is None else 10 * least
 
 

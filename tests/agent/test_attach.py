@@ -10,9 +10,10 @@ import httpx
 import pytest
 
 from edgesweep_agent import attach
-from edgesweep_agent.attach import Patience, Target
+from edgesweep_agent.attach import Patience
 from edgesweep_agent.engines.registry import ENGINES, recognise
 from edgesweep_agent.errors import EngineError, UsageError
+from edgesweep_agent.target import Target
 from engine_fixtures import answers_of, cases
 from engine_server import EngineServer, Response, Script
 

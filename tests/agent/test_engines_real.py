@@ -14,6 +14,7 @@ from edgesweep_agent import attach, questions
 from edgesweep_agent.attach import Patience
 from edgesweep_agent.cli.probe import probe_object
 from edgesweep_agent.core.counters import difference, peaks
+from edgesweep_agent.target import CHAT_PATH
 
 pytestmark = pytest.mark.anyio
 SLOTS, CONTEXT = 2, 512
@@ -55,7 +56,7 @@ def server(packaged_model):
 async def send(client, target, text, output_tokens):
     body = json.loads(target.body([{"role": "user", "content": text}], max_tokens=output_tokens))
     del body["stream"], body["stream_options"]
-    reply = await questions.post(client, target.url + attach.CHAT_PATH, body, 60)
+    reply = await questions.post(client, target.url + CHAT_PATH, body, 60)
     return reply.json_object()["usage"]
 
 

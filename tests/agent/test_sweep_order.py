@@ -90,7 +90,14 @@ def test_a_level_that_fails_in_the_scout_takes_the_higher_ones_with_it(tmp_path)
     }
 
 
-def test_a_resumed_sweep_goes_on_with_the_next_level(tmp_path):
+@pytest.mark.parametrize(
+    ("sign", "code", "left"),
+    [
+        (signal.SIGINT, 130, [(4, "failed"), (8, "skipped")]),
+        (signal.SIGKILL, -9, []),
+    ],
+)
+def test_a_resumed_sweep_goes_on_with_the_next_level(sign, code, left, tmp_path):
     """CLI-01: finished levels stand, the interrupted one is measured again."""
     run, state = tmp_path / "run.json", tmp_path / "state"
     with engine_process("--ttft-ms", "50", "--tpot-ms", "10") as engine:
@@ -102,14 +109,13 @@ def test_a_resumed_sweep_goes_on_with_the_next_level(tmp_path):
             assert time.monotonic() < deadline
             time.sleep(0.05)
         time.sleep(0.3)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(sign)
         stopped = time.monotonic()
-        assert process.wait(20) == 130
+        assert process.wait(20) == code
         assert time.monotonic() - stopped < 5
         first = json.loads(run.read_text())
-        assert [(x["concurrency"], status_of(x)) for x in first["levels"]] == [
-            (1, "valid"), (2, "valid"), (4, "failed"), (8, "skipped"),
-        ]  # fmt: skip
+        found = [(x["concurrency"], status_of(x)) for x in first["levels"]]
+        assert found == [(1, "valid"), (2, "valid"), *left]
         before = len(engine.get("/timeline"))
         done = sweep(*options, "--resume")
         asked = len(engine.get("/timeline")) - before
@@ -160,7 +166,7 @@ def test_a_plan_overrules_its_preset_and_an_unknown_one_is_named(tmp_path):
 def test_a_preview_counts_levels_starts_and_time():
     workload = Workload("chat", 160, 20)
     seen = preview(
-        [workload], {1: (11, 11), 2: (11, 110)},
+        [workload], {("chat", 1): (11, 11), ("chat", 2): (11, 110)},
         contenders=2, sessions=3, engine_starts=6, scouts=False,
     )  # fmt: skip
     # A request alone: 20 tokens at 20/s and 160 prompt tokens at 160/s are two seconds.

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import typer
 
 from edgesweep_agent.core.preview import ASSUMED_TOKENS_PER_S, Preview, preview
 from edgesweep_agent.plan import ManagedSpec, SweepPlan
+
+if TYPE_CHECKING:
+    from edgesweep.records import Workload
+    from edgesweep_agent.workloads.shape import Shape
 
 
 def show_plan(plan: SweepPlan) -> None:
@@ -35,13 +42,26 @@ def _preview(plan: SweepPlan) -> Preview:
     managed = sum(isinstance(spec, ManagedSpec) for spec in plan.contenders)
     starts = managed * plan.sessions * (len(plan.levels) if plan.policy == "per_level" else 1)
     return preview(
-        [shape.workload() for shape in plan.shapes()],
-        {c: (plan.requests_at(c), plan.most_requests_at(c)) for c in plan.levels},
+        [_whole(shape) for shape in plan.shapes()],
+        {
+            (shape.workload().name, c): (
+                plan.requests_at(c, shape),
+                plan.most_requests_at(c, shape),
+            )
+            for shape in plan.shapes()
+            for c in plan.levels
+        },
         contenders=len(plan.contenders),
         sessions=plan.sessions,
         engine_starts=starts,
         scouts=plan.order == "shuffled" and plan.policy == "fixed",
     )
+
+
+def _whole(shape: Shape) -> Workload:
+    """With the opening that its requests share, which has to be worked off as well."""
+    workload = shape.workload()
+    return replace(workload, prompt_tokens=workload.prompt_tokens + shape.shared_tokens)
 
 
 def _duration(seconds: float) -> str:

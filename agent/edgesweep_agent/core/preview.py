@@ -52,7 +52,7 @@ class Preview:
 
 def preview(
     workloads: Sequence[Workload],
-    requests: Mapping[int, tuple[int, int]],
+    requests: Mapping[tuple[str, int], tuple[int, int]],
     *,
     contenders: int,
     sessions: int,
@@ -63,7 +63,7 @@ def preview(
 
     Args:
         workloads: Measured at every level.
-        requests: By level: the fewest and the most measured requests.
+        requests: By workload and level: the fewest and the most measured requests.
         contenders: Each measures everything, each session.
         sessions: Engine starts per contender.
         engine_starts: Of managed engines, in all.
@@ -72,11 +72,14 @@ def preview(
     levels = tuple(
         _level(workload, concurrency, least, most)
         for workload in workloads
-        for concurrency, (least, most) in requests.items()
+        for (name, concurrency), (least, most) in requests.items()
+        if name == workload.name
     )
     fixed = engine_starts * _START_S
     if scouts:
-        fixed += contenders * fsum(_burst_s(w, c) for w in workloads for c in requests)
+        fixed += contenders * fsum(
+            _burst_s(w, c) for w in workloads for name, c in requests if name == w.name
+        )
     times = contenders * sessions
     return Preview(
         levels,

@@ -1,4 +1,7 @@
-"""A sample as one line of JSON: ``null`` is "not measured"."""
+"""A sample as one line of JSON, ``edgesweep.sample/1``: ``null`` is "not measured".
+
+The format is frozen (``edgesweep/schemas/sample.1.schema.json``): keys are only added.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from edgesweep.records import LevelResult, Sample
 
+SCHEMA = "edgesweep.sample/1"
+
 
 def sample_object(level: LevelResult, sample: Sample, *, keep_text: bool) -> dict[str, Any]:
     """The JSON object of one request of a level; the answer's text only where it is kept.
 
-    Gaps are ``null`` where the stream came buffered, and "tool_calls" is there in a conversation.
+    Gaps are ``null`` where the stream came buffered; "tool_call_arguments" is there in a
+    conversation. Both instants are those of the device's monotonic clock.
     """
     buffered = "stream_buffered" in sample.flags
     line: dict[str, Any] = {
+        "schema": SCHEMA,
         "run_id": level.run_id,
         "contender_id": level.contender.id,
         "session": level.session,
         "workload": level.workload.name,
         "concurrency": level.concurrency,
+        "attempt": level.attempt,
         "index": sample.index,
         "status": "ok" if sample.ok else "failed",
         "reason": sample.reason,
@@ -49,7 +57,7 @@ def sample_object(level: LevelResult, sample: Sample, *, keep_text: bool) -> dic
         "t_end_ns": sample.t_end_ns,
     }
     if sample.chain is not None:
-        line["tool_calls"] = sample.tool_calls
+        line["tool_call_arguments"] = sample.tool_calls
     if keep_text:
         line["text"] = sample.text
     return line

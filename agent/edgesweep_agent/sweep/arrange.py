@@ -9,16 +9,17 @@ from urllib.parse import urlsplit
 import anyio.to_thread
 
 from edgesweep_agent import questions
-from edgesweep_agent.attach import CHAT_PATH, count_prompt_tokens
+from edgesweep_agent.attach import count_prompt_tokens
 from edgesweep_agent.core.durations import seconds
 from edgesweep_agent.loadgen.job import Endpoint, LevelJob, Precision, Track, Turn
+from edgesweep_agent.target import CHAT_PATH
 from edgesweep_agent.workloads import registry, replay
 from edgesweep_agent.workloads.base import Level
 from edgesweep_agent.workloads.lengths import fit_prompts
 
 if TYPE_CHECKING:
-    from edgesweep_agent.attach import Target
     from edgesweep_agent.plan import SweepPlan
+    from edgesweep_agent.target import Target
     from edgesweep_agent.workloads import base
     from edgesweep_agent.workloads.base import LevelPlan
     from edgesweep_agent.workloads.draft import Draft

@@ -21,9 +21,9 @@ from edgesweep_agent.watch import listener
 from .contender import Ready, label, short
 
 if TYPE_CHECKING:
-    from edgesweep_agent.attach import Target
     from edgesweep_agent.engines.base import Facts
     from edgesweep_agent.plan import AttachedSpec
+    from edgesweep_agent.target import Target
 
     from .contender import Opening
 

@@ -12,8 +12,9 @@ from edgesweep_agent.plan import AttachedSpec
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from edgesweep_agent.attach import Patience, Target
+    from edgesweep_agent.attach import Patience
     from edgesweep_agent.plan import ContenderSpec, Price, SweepPlan
+    from edgesweep_agent.target import Target
     from edgesweep_agent.watch.listener import EnginePids
 
     from .box import Box

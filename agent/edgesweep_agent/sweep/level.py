@@ -60,8 +60,8 @@ async def measure(task: Task) -> Measured:
     plan = task.ledger.plan
     arranged = await arrange(
         task,
-        requests=plan.requests_at(task.concurrency),
-        most=plan.most_requests_at(task.concurrency),
+        requests=plan.requests_at(task.concurrency, task.shape),
+        most=plan.most_requests_at(task.concurrency, task.shape),
         warmup=MOST_WARMUP_BURSTS,
         phase="measured",
     )

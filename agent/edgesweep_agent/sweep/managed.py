@@ -35,12 +35,12 @@ from .contender import Ready, label
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from edgesweep_agent.attach import Target
     from edgesweep_agent.core.command import Command
     from edgesweep_agent.core.serverlog import Reported
     from edgesweep_agent.launchers.base import Place, Server
     from edgesweep_agent.plan import ManagedSpec
     from edgesweep_agent.servers.base import ServerKind
+    from edgesweep_agent.target import Target
 
     from .contender import Opening
 

@@ -205,7 +205,7 @@ class Visiting:
         """One level after the other; returns those that a new start may still measure."""
         while cells and not ready.died():
             cell = cells[0]
-            requests = self._plan.requests_at(cell.concurrency) + cell.concurrency
+            requests = self._plan.requests_at(cell.concurrency, cell.shape) + cell.concurrency
             needed = expected_s(self._last.get(cell.shape.name), cell.concurrency, requests)
             if (reason := self._over(needed)) is not None:
                 await self._skip(cells, reason)

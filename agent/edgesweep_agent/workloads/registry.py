@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from edgesweep.quantiles import FLOORS
+
 from . import agent, chat, fanout, incident, interference, natural, pipeline, replay
 from .shape import Shape
 
@@ -76,6 +78,17 @@ MEANINGS: dict[str, str] = {
 
 QUICK = WORKLOADS["chat-64-32"]
 """What is measured when nobody says: small enough to climb a few levels in two minutes."""
+
+
+def enough(shape: Shape, concurrency: int, requests: int) -> int:
+    """Requests with which the workload's own medians can be stated: of bursts, of tasks."""
+    each = {
+        "fanout": 2 * (concurrency + 1),
+        "agent": len(agent.STEPS),
+        "pipeline": len(pipeline.ROLES),
+        "incident": incident.REQUESTS,
+    }.get(shape.kind)
+    return requests if each is None else max(requests, FLOORS[0.5] * each)
 
 
 def draft(level: Level) -> Draft:
