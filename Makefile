@@ -8,7 +8,7 @@ READY  := $(VENV)/.ready
 .PHONY: help setup demo test check fix lint types imports protos drift lock services bench memory-cases clean-levels clean
 
 help:     ## list the targets
-	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 14
+	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
 setup: $(READY)  ## create the environment: both sides, an engine, a model, the development tools
 

@@ -25,6 +25,7 @@ def available(
     pid: int | None = None,
     gpu_free_bytes: int | None = None,
     mapped_weights_bytes: int = 0,
+    reused_bytes: int = 0,
 ) -> Available:
     """The bytes that an engine could still take here, and which limit says so.
 
@@ -36,6 +37,8 @@ def available(
         pid: A running engine; without it, one that this process would start.
         gpu_free_bytes: Free memory of a GPU with memory of its own.
         mapped_weights_bytes: Weights of running engines that the kernel counts as cache.
+        reused_bytes: What an engine yet to be started maps: it may be in the cache already, and
+            is counted among what that engine needs.
     """
     proc = root / "proc" / ("self" if pid is None else str(pid))
     meminfo = core.parse_meminfo(read_text(root / "proc/meminfo"))
@@ -46,7 +49,7 @@ def available(
         ("GPU free", gpu_free_bytes),
     ]
     terms += [
-        (cgroup.name, cgroup.available_bytes(mapped_weights_bytes))
+        (cgroup.name, cgroup.available_bytes(mapped_weights_bytes, reused_bytes))
         for cgroup in cgroups(root=root, pid=pid)
     ]
     return core.smallest(meminfo.get("MemTotal"), terms, "/proc/meminfo cannot be read")

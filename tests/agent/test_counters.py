@@ -110,7 +110,7 @@ def test_ratios_are_those_of_the_window():
     a = counters(prefix_queries=100.0, prefix_hits=90.0, draft_tokens=10.0, accepted_tokens=10.0)
     b = counters(prefix_queries=200.0, prefix_hits=100.0, draft_tokens=10.0, accepted_tokens=10.0)
     delta = difference(a, b, 1)
-    assert (delta.prefix_hit_ratio, delta.draft_acceptance) == (0.1, None)
+    assert (delta.increases["prefix_hits"], delta.draft_acceptance) == (10, None)
 
 
 def test_peaks_are_of_what_was_told():

@@ -3,7 +3,6 @@ device, its clocks or its sensors."""
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import signal
 import subprocess
@@ -16,6 +15,7 @@ from types import MappingProxyType
 import anyio
 import pytest
 
+from edgesweep_agent.core.counters import Counters, MetricsState
 from edgesweep_agent.core.steadiness import ClockLook
 from edgesweep_agent.core.validity import Expectations, LevelFacts, flags
 from edgesweep_agent.sensors.base import Reading, State
@@ -40,13 +40,21 @@ def found(evidence, **expected):
     return {flag.name: flag.detail for flag in flags(LEVEL, evidence, Expectations(**expected))}
 
 
-@dataclasses.dataclass(frozen=True)
-class Scrape:
-    running: float | None = 0
-    waiting: float | None = 0
-    slots: int | None = None
-    counted: MappingProxyType = MappingProxyType({"decodes": 1.0})
-    process_start: float | None = None
+def counters(
+    running=0,
+    waiting=0,
+    slots=None,
+    counted=MappingProxyType({"decodes": 1.0}),
+    process_start=None,
+):
+    return Counters(
+        MetricsState.OK,
+        running=running,
+        waiting=waiting,
+        slots=slots,
+        counted=counted,
+        process_start=process_start,
+    )
 
 
 def scraping(*scrapes):
@@ -379,12 +387,12 @@ async def test_caps_that_changed_are_told(device):
 @pytest.mark.parametrize(
     ("scrapes", "flagged"),
     [
-        ((Scrape(),), []),
-        ((Scrape(running=1), Scrape()), []),  # it finished what was left
-        ((Scrape(waiting=1), Scrape()), []),
-        ((Scrape(running=1),), ["dirty_start"]),
-        ((Scrape(waiting=9),), ["dirty_start"]),
-        ((Scrape(running=None, waiting=None),), []),
+        ((counters(),), []),
+        ((counters(running=1), counters()), []),  # it finished what was left
+        ((counters(waiting=1), counters()), []),
+        ((counters(running=1),), ["dirty_start"]),
+        ((counters(waiting=9),), ["dirty_start"]),
+        ((counters(running=None, waiting=None),), []),
         ((None,), []),
     ],
 )
@@ -398,7 +406,7 @@ async def test_an_engine_that_is_busy_before_the_level_makes_a_dirty_start(
 
 
 def told(running=0, waiting=0, slots=None, start=None, **counted):
-    return Scrape(running, waiting, slots, MappingProxyType(counted), start)
+    return counters(running, waiting, slots, MappingProxyType(counted), start)
 
 
 @pytest.mark.parametrize(
@@ -421,7 +429,7 @@ async def test_what_the_engine_tells_afterwards_counts(device, after, flagged):
 
 
 async def test_the_engine_is_asked_meanwhile(device):
-    parts = Watched(scrape=scraping(Scrape(), Scrape(running=1), Scrape()))
+    parts = Watched(scrape=scraping(counters(), counters(running=1), counters()))
     async with Watch(parts, files=Files(device.root), every_s=0.02) as level:
         await anyio.sleep(0.06)
     assert level.seen().engine.running_peak == 1
@@ -454,7 +462,7 @@ async def test_what_the_warm_up_did_to_the_device_does_not_count(device):
 
 async def test_what_happens_in_the_body_comes_out_as_it_is(device):
     with pytest.raises(ZeroDivisionError):
-        async with Watch(Watched(scrape=scraping(Scrape())), files=Files(device.root)) as level:
+        async with Watch(Watched(scrape=scraping(counters())), files=Files(device.root)) as level:
             raise ZeroDivisionError
     assert level.seen().host.swap_in_bytes == 0
 
@@ -464,7 +472,7 @@ async def test_a_cancelled_level_waits_for_no_engine(device):
 
     async def scrape():
         calls.append(1)
-        return Scrape() if len(calls) == 1 else await anyio.sleep(60)
+        return counters() if len(calls) == 1 else await anyio.sleep(60)
 
     began = time.monotonic()
     with anyio.move_on_after(0.05) as scope:
@@ -498,12 +506,19 @@ def stranger(code):
 
 @contextmanager
 def child(code):
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    process = subprocess.Popen([sys.executable, "-c", code], **pipes)
     try:
         yield process
     finally:
         process.kill()
         process.communicate()
+
+
+def go(process):
+    """What it waits for: from here on it may burn."""
+    process.stdin.write("\n")
+    process.stdin.flush()
 
 
 async def test_a_stranger_that_burns_half_a_second_is_foreign():
@@ -528,7 +543,7 @@ async def test_a_child_that_has_ended_was_the_agents():
 async def test_an_attached_engine_is_found_by_its_port_and_missed_when_it_is_another():
     serve = (
         "import socket, time\nlisten = socket.create_server(('127.0.0.1', PORT))\n"
-        f"print(listen.getsockname()[1], flush=True)\n{BURN.format(0.2)}\n"
+        f"print(listen.getsockname()[1], flush=True)\ninput()\n{BURN.format(0.2)}\n"
         f"print(1, flush=True)\n{SLEEP}"
     )
     with child(serve.replace("PORT", "0")) as first:
@@ -536,6 +551,7 @@ async def test_an_attached_engine_is_found_by_its_port_and_missed_when_it_is_ano
         engine = attached(f"http://localhost:{port}", Files())
         assert engine() == frozenset({first.pid})
         async with Watch(Watched(engine=engine)) as level:
+            go(first)
             first.stdout.readline()
         assert level.seen().engine.restarted == ""
         assert level.seen().host.engine_cpu_s > 0.1

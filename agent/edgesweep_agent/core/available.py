@@ -49,19 +49,24 @@ class CgroupMemory:
     inactive_file_bytes: int = 0
     active_file_bytes: int = 0
 
-    def available_bytes(self, mapped_weights_bytes: int = 0) -> int | None:
+    def available_bytes(self, mapped_weights_bytes: int = 0, reused_bytes: int = 0) -> int | None:
         """The limit less what is used; unused file cache counts as free, mapped weights do not.
 
         Weights that the kernel holds on its inactive list will be needed for the next token.
         """
         if self.limit_bytes is None:
             return None
-        return max(0, self.limit_bytes - self.used_bytes(mapped_weights_bytes))
+        return max(0, self.limit_bytes - self.used_bytes(mapped_weights_bytes, reused_bytes))
 
-    def used_bytes(self, mapped_weights_bytes: int = 0) -> int:
-        """Usage less the file cache that may go."""
+    def used_bytes(self, mapped_weights_bytes: int = 0, reused_bytes: int = 0) -> int:
+        """Usage less the file cache that may go, and less what a start would find in it.
+
+        An engine that served the same model before has left its weights on the active list: who
+        counts them among what the next one needs must not count them as used as well.
+        """
         file_bytes = self.inactive_file_bytes + self.active_file_bytes
-        kept = max(self.active_file_bytes, min(file_bytes, mapped_weights_bytes))
+        active = max(0, self.active_file_bytes - reused_bytes)
+        kept = max(active, min(file_bytes, mapped_weights_bytes))
         return max(0, self.usage_bytes - file_bytes + kept)
 
 

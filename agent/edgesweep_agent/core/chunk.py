@@ -89,25 +89,45 @@ def parse_chunk(data: str) -> Chunk:
         content="".join(content for _, content in written),
         choices=bool(choices),
         finish_reason=finish,
-        error=_error(body.get("error"), finish),
+        error=_error(body, choices, finish),
         calls=tuple(part for choice in choices for part in _calls(choice)),
         counts=_counts(body),
     )
 
 
 def error_message(error: object) -> str:
-    """The message of an error as servers phrase them; "" for null, empty and false."""
-    if not error:
-        return ""
+    """The message of an error as servers phrase them; "" for null, empty, blank and false.
+
+    An object all of whose fields are empty is no error either: gateways send one with each chunk.
+    """
+    if isinstance(error, str):
+        return error.strip()
     if isinstance(error, dict):
         for key in ("message", "detail"):
-            if error.get(key):
-                return str(error[key])
-    return error if isinstance(error, str) else json.dumps(error)
+            if told := str(error.get(key) or "").strip():
+                return told
+        error = {key: value for key, value in error.items() if not _is_blank(value)}
+    return json.dumps(error) if error else ""
 
 
-def _error(error: object, finish: str) -> str:
-    message = error_message(error)
+def body_error(body: dict[str, object]) -> str:
+    """The message of the error that a JSON object is or holds; "" if it is none.
+
+    vLLM up to 0.8 sends the error itself, with ``"object": "error"``; others name its ``type``.
+    """
+    message = error_message(body.get("error"))
+    if not message and "error" in (body.get("object"), body.get("type")):
+        return error_message(body)
+    return message
+
+
+def _is_blank(value: object) -> bool:
+    return not (value.strip() if isinstance(value, str) else value)
+
+
+def _error(body: dict[str, object], choices: list[dict[str, object]], finish: str) -> str:
+    inner = (error_message(choice.get("error")) for choice in choices)
+    message = body_error(body) or next(filter(None, inner), "")
     if not message and finish in FAILED_FINISH:
         return f'finish_reason "{finish}"'
     return message
@@ -119,7 +139,12 @@ def _written(choice: dict[str, object]) -> tuple[str, str]:
     # vLLM sends one reasoning text under both names while it moves from one to the other.
     hidden = _text(delta.get("reasoning")) or _text(delta.get("reasoning_content"))
     hidden += "".join(part.name + part.arguments for part in _calls(choice))
-    return hidden, _text(delta.get("content")) or _text(choice.get("text"))
+    return hidden, _spoken(delta.get("content")) or _text(choice.get("text"))
+
+
+def _spoken(content: object) -> str:
+    """An answer, which may come as a list of parts."""
+    return _text(content) or "".join(_text(part.get("text")) for part in _items(content))
 
 
 def _calls(choice: dict[str, object]) -> list[CallPart]:

@@ -30,6 +30,7 @@ class _Choice(msgspec.Struct):
     delta: _Delta | UnsetType = UNSET
     text: str | UnsetType = UNSET
     finish_reason: str | None = None
+    error: msgspec.Raw | UnsetType = UNSET
 
 
 class _Details(msgspec.Struct):
@@ -64,13 +65,14 @@ def common_chunk(data: bytes) -> Chunk | None:
         return None
     counts = None if body.usage is None else _counts(body.usage)
     if len(body.choices) != 1:
-        return None if body.choices else Chunk(counts=counts)
+        # What neither says nor counts anything may be an error without that name.
+        return None if body.choices or counts is None else Chunk(counts=counts)
     return _token(body.choices[0], counts)
 
 
 def _token(choice: _Choice, counts: Counts | None) -> Chunk | None:
     delta, finish = choice.delta, choice.finish_reason or ""
-    if finish in FAILED_FINISH:
+    if finish in FAILED_FINISH or choice.error is not UNSET:
         return None
     if delta is UNSET:
         # A choice without either may be empty, which is none.

@@ -91,11 +91,6 @@ class Counters:
     bad_samples: int = 0
     warnings: tuple[str, ...] = ()
 
-    @property
-    def kv_used_share(self) -> float | None:
-        """Of the KV cache, the fullest of several engines behind one server."""
-        return None if self.kv_cache_usage is None else self.kv_cache_usage.max
-
 
 @dataclass(frozen=True, slots=True)
 class MetricNames:
@@ -139,11 +134,6 @@ class CounterDelta:
         """The rate of one figure of ``COUNTED``; ``None`` is "not known"."""
         increase = self.increases.get(name)
         return None if increase is None or self.seconds <= 0 else increase / self.seconds
-
-    @property
-    def prefix_hit_ratio(self) -> float | None:
-        """Share of the tokens looked up in the prefix cache that were there."""
-        return self._ratio("prefix_hits", "prefix_queries")
 
     @property
     def draft_acceptance(self) -> float | None:

@@ -7,41 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
+
+from .counters import CounterDelta, difference, peaks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Sequence
+
+    from .counters import Counters
 
 _CACHED = ("cached_prompt_tokens", "prefix_hits")
 """Tokens of prompts that an engine took from a cache, by its own counters; the better one first."""
-
-
-class Counters(Protocol):
-    """One scrape of an engine; figures that only grow are in ``counted``."""
-
-    @property
-    def running(self) -> float | None:
-        """Requests being worked on."""
-
-    @property
-    def waiting(self) -> float | None:
-        """Requests that the engine holds back."""
-
-    @property
-    def slots(self) -> int | None:
-        """Requests it works on at once."""
-
-    @property
-    def counted(self) -> Mapping[str, float]:
-        """``preemptions``, ``cached_prompt_tokens``, ``generation_tokens`` ..."""
-
-    @property
-    def kv_used_share(self) -> float | None:
-        """Of the KV cache, the fullest of several engines behind one server."""
-
-    @property
-    def process_start(self) -> float | None:
-        """Changes with every start of the engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +80,7 @@ class EngineEvidence:
         kv_used_peak: The most of the KV cache that was in use, as a share.
         preemptions: Requests that it threw out and began again.
         cached_tokens: Prompt tokens that it took from a cache.
+        delta: What its counters grew by over the measured time.
         restarted: How it is known to be another one than before; "" if it is the same.
         jit_lines: Lines of its log that tell of compiling.
     """
@@ -117,6 +94,7 @@ class EngineEvidence:
     kv_used_peak: float | None = None
     preemptions: float | None = None
     cached_tokens: float | None = None
+    delta: CounterDelta | None = None
     restarted: str | None = None
     jit_lines: tuple[str, ...] | None = None
 
@@ -163,6 +141,7 @@ class Evidence:
             "engine_waiting_peak": engine.waiting_peak,
             "kv_used_share": engine.kv_used_peak,
             "preemptions": engine.preemptions,
+            **_by_counters(engine.delta),
         }
         return {name: value for name, value in told.items() if value is not None}
 
@@ -170,6 +149,7 @@ class Evidence:
 def of_scrapes(
     before: Counters | None,
     during: Sequence[Counters],
+    seconds: float,
     *,
     lost: str | None = None,
     jit_lines: tuple[str, ...] | None = None,
@@ -179,21 +159,25 @@ def of_scrapes(
     Args:
         before: The last scrape before the first request.
         during: Those since the measuring began, the last one after its end.
+        seconds: Monotonic time that was watched.
         lost: How its processes are known to be others; "" if they are the same.
         jit_lines: Lines of its log that tell of compiling.
     """
     both = ([before] if before is not None else []) + list(during)
-    waiting = [scrape for scrape in during if scrape.waiting]
+    seen = peaks(during)
+    delta = difference(both[0], both[-1], seconds) if len(both) > 1 else None
+    grown = {} if delta is None else delta.increases
     return EngineEvidence(
         running_before=None if before is None else before.running,
         waiting_before=None if before is None else before.waiting,
-        running_peak=_highest(during, lambda scrape: scrape.running),
-        waiting_peak=_highest(during, lambda scrape: scrape.waiting),
-        running_while_waiting=_highest(waiting, lambda scrape: scrape.running),
+        running_peak=seen.running,
+        waiting_peak=seen.waiting,
+        running_while_waiting=peaks(scrape for scrape in during if scrape.waiting).running,
         slots=next((scrape.slots for scrape in reversed(both) if scrape.slots), None),
-        kv_used_peak=_highest(during, lambda scrape: scrape.kv_used_share),
-        preemptions=_grown(both, ("preemptions",)),
-        cached_tokens=_grown(both, _CACHED),
+        kv_used_peak=seen.kv_cache_usage,
+        preemptions=grown.get("preemptions"),
+        cached_tokens=next((grown[name] for name in _CACHED if name in grown), None),
+        delta=delta,
         restarted=_restarted(both, lost),
         jit_lines=jit_lines,
     )
@@ -203,30 +187,21 @@ def _restarted(scrapes: Sequence[Counters], lost: str | None) -> str | None:
     if lost:
         return lost
     told = [scrape for scrape in scrapes if scrape.counted or scrape.process_start is not None]
-    for earlier, later in pairwise(told):
-        starts = earlier.process_start, later.process_start
-        if None not in starts and starts[0] != starts[1]:
-            return "the engine says that it was started anew"
-        for name, value in later.counted.items():
-            if value < earlier.counted.get(name, value):
-                return f"its counter of {name} fell"
+    if any(difference(a, b, 0.0).restarted for a, b in pairwise(told)):
+        return "its counters fell, or it says that it was started anew"
     return "" if lost is not None or len(told) > 1 else None
-
-
-def _grown(scrapes: Sequence[Counters], names: Iterable[str]) -> float | None:
-    """By how much the first figure that was told twice grew."""
-    for name in names:
-        values = [scrape.counted[name] for scrape in scrapes if name in scrape.counted]
-        if len(values) > 1:
-            return max(0.0, values[-1] - values[0])
-    return None
-
-
-def _highest(
-    scrapes: Iterable[Counters], figure: Callable[[Counters], float | None]
-) -> float | None:
-    return max((value for one in scrapes if (value := figure(one)) is not None), default=None)
 
 
 def _ratio(part: float | None, whole: float | None) -> float | None:
     return None if part is None or not whole else part / whole
+
+
+def _by_counters(delta: CounterDelta | None) -> dict[str, float | None]:
+    """What only differences of counters tell."""
+    if delta is None:
+        return {}
+    return {
+        "engine_output_tokens_per_s": delta.per_second("generation_tokens"),
+        "busy_slots_per_decode": delta.busy_slots_per_decode,
+        "acceptance_share": delta.draft_acceptance,
+    }

@@ -13,7 +13,9 @@ Piece = tuple[int, bytes]
 _GZIP = 16 + zlib.MAX_WBITS
 MOST_BYTES = 256 << 20
 """No answer is this long; a few hundred KiB of zeros would be, and fill the device's memory."""
-_PLAIN = ("", "identity")
+_NO_CODING = frozenset({"", "identity", "none", "utf-8"})
+"""What servers name without coding anything; the last two by mistake."""
+_MAGIC = b"\x1f"
 
 
 class CodingError(ValueError):
@@ -35,14 +37,14 @@ def decoded(
     Raises:
         CodingError: For an unknown coding, bytes that contradict it, or too many.
     """
-    name = coding.strip().lower()
-    if name in _PLAIN:
+    names = [name for part in coding.split(",") if (name := part.strip().lower()) not in _NO_CODING]
+    if not names:
         return iter(pieces)
-    if name in ("gzip", "x-gzip"):
+    if names in (["gzip"], ["x-gzip"]):
         return _inflated(pieces, _GZIP, most_bytes)
-    if name == "deflate":
+    if names == ["deflate"]:
         return _deflated(pieces, most_bytes)
-    raise CodingError(f"body in content coding {name!r}")
+    raise CodingError(f"body in content coding {', '.join(names)!r}")
 
 
 def _deflated(pieces: Iterable[Piece], most_bytes: int) -> Iterator[Piece]:
@@ -61,6 +63,9 @@ def _inflated(pieces: Iterable[Piece], wbits: int, most_bytes: int) -> Iterator[
         while data:
             # Some servers compress each event by itself, one after the other.
             if inflate.eof:
+                # What follows and is no gzip member is padding, as gzip(1) has it.
+                if wbits == _GZIP and not data.startswith(_MAGIC):
+                    return
                 inflate = zlib.decompressobj(wbits)
             try:
                 plain = inflate.decompress(data, left)

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .chunk import error_message
+from .chunk import body_error
 from .inflate import CodingError, decoded
 from .sse import SseReader
 from .transcript import ToolCall, Transcript, shortened
@@ -121,7 +121,7 @@ def _plain_verdict(exchange: Exchange, pieces: _Pieces) -> _Verdict:
         body = json.loads(b"".join(data for _, data in pieces))
     except (ValueError, RecursionError):
         return "not_a_stream", _snippet(pieces)
-    message = error_message(body.get("error")) if isinstance(body, dict) else ""
+    message = body_error(body) if isinstance(body, dict) else ""
     return ("in_band_error", shortened(message)) if message else ("not_a_stream", _snippet(pieces))
 
 

@@ -2,8 +2,9 @@
 
 The grammar is that of the WHATWG HTML standard, section 9.2.6 "Interpreting an event stream",
 with two departures that real engines ask for: what follows the last line end is not thrown away
-at the end of the stream (``[DONE]`` may come bare, darshi1337/apogee#139), and a field named
-``error`` counts as data (ggml-org/llama.cpp#16104).
+at the end of the stream (``[DONE]`` may come bare, darshi1337/apogee#139), and errors are heard
+that the grammar would drop: a field named ``error`` (ggml-org/llama.cpp#16104), a bare line of
+JSON that says so, and an ``error`` event without data.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ _LINE_END = re.compile(rb"\r\n|\r|\n")
 _PLAIN_START = b"data: "
 _PLAIN_BREAK = b"\n\ndata: "
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_BARE_ERROR = re.compile(rb'\{\s*"error"\s*:')
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,8 @@ class SseReader:
             self._dispatch(events)
         elif line.startswith(b":"):
             self.comments += 1
+        elif _BARE_ERROR.match(line):
+            self._take_field("error:" + line.decode("utf-8", errors="replace"))
         else:
             # The standard knows no encoding but UTF-8, whatever the header says.
             self._take_field(line.decode("utf-8", errors="replace"))
@@ -114,7 +118,7 @@ class SseReader:
 
     def _dispatch(self, events: list[SseEvent]) -> None:
         # Servers keep connections alive with empty data lines; they carry nothing.
-        if any(self._data):
+        if any(self._data) or self._type == "error":
             events.append(SseEvent("\n".join(self._data), self._type or "message"))
         self._data.clear()
         self._type = ""

@@ -19,6 +19,8 @@ _SECOND_NS = 1_000_000_000
 _READ_BYTES = 65536
 """A burst may need one read for each of these, and is still one burst."""
 _BUFFERED_FROM = 3
+_CHUNKS_AT_ONCE = 16
+"""Text chunks to an instant, on average, that no step of an engine brings: a proxy's blocks."""
 
 
 def to_sample(
@@ -39,11 +41,16 @@ def to_sample(
     return _sample(exchange, interpret(exchange), concurrency, part, keep_text=keep_text)
 
 
-def _is_buffered(pieces: Sequence[tuple[int, bytes]], text_ns: Sequence[int], tokens: int) -> bool:
+def _is_burst(pieces: Sequence[tuple[int, bytes]], text_ns: Sequence[int], tokens: int) -> bool:
     """All text came in one burst, as a buffering proxy delivers it: no gap means anything."""
     if len(text_ns) < _BUFFERED_FROM or tokens < _BUFFERED_FROM:
         return False
     return len(set(text_ns)) <= 1 + sum(len(data) for _, data in pieces) // _READ_BYTES
+
+
+def _is_in_blocks(text_ns: Sequence[int]) -> bool:
+    """It came block by block, as a proxy with a small buffer delivers it: most gaps are zero."""
+    return len(text_ns) >= _CHUNKS_AT_ONCE * max(2, len(set(text_ns)))
 
 
 def _seconds(start_ns: int | None, end_ns: int | None, parts: int = 1) -> float | None:
@@ -67,7 +74,8 @@ def _sample(
     sent_ns, text_ns = exchange.t_send_ns, transcript.text_ns
     tokens, source = transcript.output_tokens
     drafted, accepted = transcript.draft_tokens
-    buffered = _is_buffered(exchange.pieces, text_ns, tokens or 0)
+    burst = _is_burst(exchange.pieces, text_ns, tokens or 0)
+    buffered = burst or _is_in_blocks(text_ns)
     icl_s = () if buffered else chunk_gaps(text_ns)
     t_send_ns = exchange.t_end_ns if sent_ns is None else sent_ns
     return Sample(
@@ -79,7 +87,7 @@ def _sample(
         ttft_s=_seconds(sent_ns, text_ns[0]) if text_ns else None,
         ttfr_s=_seconds(sent_ns, transcript.first_choices_ns),
         first_content_s=_seconds(sent_ns, transcript.first_content_ns),
-        tpot_s=None if buffered else _tpot_s(text_ns, tokens or 0),
+        tpot_s=None if burst else _tpot_s(text_ns, tokens or 0),
         e2e_s=_seconds(sent_ns, text_ns[-1]) if text_ns else None,
         queue_s=_seconds(exchange.t_sched_ns, sent_ns),
         prompt_tokens=transcript.prompt_tokens,

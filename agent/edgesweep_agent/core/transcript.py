@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from .chunk import CallPart, Chunk, Counts, error_message, parse_chunk
 from .common_chunk import common_chunk
+from .sse import SseEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from .sse import SseEvent
 
 _DETAIL_CHARS = 200
 
@@ -124,7 +123,7 @@ class Transcript:
             return
         if data == "[DONE]":
             self.done = True
-        elif event.type == "error":
+        elif event.type.lower() == "error":
             self.error = self.error or shortened(_bare_error(data)) or "error"
         else:
             self._take_data(t_ns, data, at_end=at_end)
@@ -133,12 +132,19 @@ class Transcript:
         try:
             chunk = parse_chunk(data)
         except ValueError as error:
-            if at_end:
+            if "\n" in data:
+                self._take_lines(t_ns, data, at_end=at_end)
+            elif at_end:
                 self.cut = True
             else:
                 self.bad_json = self.bad_json or shortened(f"{error}: {data}")
         else:
             self._take_chunk(t_ns, chunk)
+
+    def _take_lines(self, t_ns: int, data: str, *, at_end: bool) -> None:
+        """Some servers leave out the empty line between events, before ``[DONE]`` above all."""
+        for line in filter(str.strip, data.split("\n")):
+            self.take(t_ns, SseEvent(line), at_end=at_end)
 
     def _take_chunk(self, t_ns: int, chunk: Chunk) -> None:
         if chunk.text:

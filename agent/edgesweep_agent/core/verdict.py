@@ -11,7 +11,7 @@ from . import kv
 from .sizes import size_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from .model_shape import ModelShape
 
@@ -72,6 +72,11 @@ VLLM_ASSUMED = Calibration(
 )
 
 
+CLIENT_BYTES, CLIENT_REQUEST_BYTES = 16 * _MIB, 256 * _KIB
+"""What the load generator takes beside the engine, and for each request at once: measured with
+prompts of 64 to 2,048 tokens at 1 to 64 at once, its own process and the agent's part together."""
+
+
 @dataclass(frozen=True, slots=True)
 class LlamaCpp:
     """How llama.cpp is started, as far as memory goes. ``slots`` is the level it can serve."""
@@ -122,13 +127,17 @@ class LlamaCpp:
 
 @dataclass(frozen=True, slots=True)
 class Vllm:
-    """How vLLM is started, with a pool that holds ``slots`` requests at their whole context."""
+    """How vLLM is started, with a pool that holds ``slots`` requests at their whole context.
+
+    ``pool_bytes`` is the pool's size where it was told to vLLM.
+    """
 
     slots: int
     context_per_request: int
     block_size: int = 16
     kv_dtype_bytes: int = 2
     batched_tokens: int = 2048
+    pool_bytes: int | None = None
     maps_weights: bool = False
     calibration: Calibration = VLLM_ASSUMED
 
@@ -150,21 +159,34 @@ class Vllm:
         )
 
     def kv_bytes(self, shape: ModelShape) -> int:
-        """What the requests take of the pool at their longest."""
-        return self.slots * kv.vllm_request_bytes(
-            shape,
-            context=self.context_per_request,
-            block_size=self.block_size,
-            dtype_bytes=self.kv_dtype_bytes,
-            batched_tokens=self.batched_tokens,
+        """The pool: what it was told, or what the requests take of it at their longest.
+
+        And one block that no request gets (v1/core/block_pool.py, ``null_block``).
+        """
+        if self.pool_bytes is not None:
+            return self.pool_bytes
+        a_request, a_block = (
+            kv.vllm_request_bytes(
+                shape,
+                context=tokens,
+                block_size=self.block_size,
+                dtype_bytes=self.kv_dtype_bytes,
+                batched_tokens=self.batched_tokens,
+            )
+            for tokens in (self.context_per_request, 1)
         )
+        return self.slots * a_request + a_block
 
     def kv_text(self, shape: ModelShape) -> str:
         """The arithmetic of the KV term, where it is a plain product."""
+        if self.pool_bytes is not None:
+            return "KV pool"
         per_token = round(kv.kv_bytes_per_token(shape)) * self.kv_dtype_bytes // 2
-        product = self.slots * self.context_per_request * per_token
-        exact = f" x {per_token:,} B" if product == self.kv_bytes(shape) else ""
-        return f"KV {self.slots} x {self.context_per_request:,}{exact}"
+        product = (self.slots * self.context_per_request + self.block_size) * per_token
+        tokens = f"{self.slots} x {self.context_per_request:,}"
+        if product != self.kv_bytes(shape):
+            return f"KV {tokens}"
+        return f"KV ({tokens} + {self.block_size}) x {per_token:,} B"
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,13 +231,22 @@ def judge(
     available_bytes: int,
     reserve_bytes: int,
     limited_by: str,
+    beside: Terms = (),
 ) -> Verdict:
     """Admit if everything fits beside the reserve that the application has declared.
+
+    Args:
+        shape: The model.
+        setup: How the engine is started.
+        available_bytes: What it could take.
+        reserve_bytes: What has to stay free.
+        limited_by: What makes ``available_bytes`` no larger.
+        beside: What else is started with it, by name.
 
     Raises:
         ShapeError: the set-up cannot be used with this model.
     """
-    terms = setup.needs(shape)
+    terms = (*setup.needs(shape), *beside)
     needed = sum(size for _, size in terms)
     return Verdict(
         admit=needed + reserve_bytes <= available_bytes,
@@ -225,8 +256,18 @@ def judge(
         limited_by=limited_by,
         terms=terms,
         kv_text=setup.kv_text(shape),
-        mapped_bytes=setup.calibration.library_bytes + shape.weight_bytes * setup.maps_weights,
+        mapped_bytes=mapped_bytes(setup, shape.weight_bytes),
     )
+
+
+def mapped_bytes(setup: Setup, weight_bytes: int) -> int:
+    """What an engine maps and cannot do without: libraries, and weights unless it copies them."""
+    return setup.calibration.library_bytes + weight_bytes * setup.maps_weights
+
+
+def client_bytes(requests: int) -> int:
+    """What measuring takes with so many requests at once."""
+    return CLIENT_BYTES + requests * CLIENT_REQUEST_BYTES
 
 
 def largest_level(
@@ -236,13 +277,24 @@ def largest_level(
     available_bytes: int,
     reserve_bytes: int,
     most: int = MOST_SEQUENCES,
+    beside: Callable[[int], int] = lambda _slots: 0,
 ) -> int:
-    """The most requests at once whose whole context fits; 0 if not even one does."""
+    """The most requests at once whose whole context fits; 0 if not even one does.
+
+    Args:
+        shape: The model.
+        setup: How the engine is started; its ``slots`` do not matter.
+        available_bytes: What it could take.
+        reserve_bytes: What has to stay free.
+        most: No more are tried.
+        beside: Bytes of what else is started with so many slots; more with more of them.
+    """
     budget = available_bytes - reserve_bytes
     low, high = 0, most
     while low < high:
         middle = (low + high + 1) // 2
-        needed = sum(size for _, size in replace(setup, slots=middle).needs(shape))
+        needs = replace(setup, slots=middle).needs(shape)
+        needed = sum(size for _, size in needs) + beside(middle)
         low, high = (middle, high) if needed <= budget else (low, middle - 1)
     return low
 

@@ -70,8 +70,8 @@ def result(
         failed_by=summary.failed_by,
         values={
             **task.ready.values,
-            **summary.values,
             **evidence.values(),
+            **summary.values,
             **_client(seen.outcome),
             **_memory(task, seen.memory),
             **_cost(summary, task.ready.price),

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from edgesweep_agent.core.evidence import Counters, EngineEvidence
+    from edgesweep_agent.core.counters import Counters
+    from edgesweep_agent.core.evidence import EngineEvidence
     from edgesweep_agent.core.processes import Identity
     from edgesweep_agent.core.steadiness import ClockLook
     from edgesweep_agent.sensors.base import Sensor
@@ -225,7 +226,10 @@ class Watch:
         )
 
     def _engine_evidence(self) -> EngineEvidence:
-        return of_scrapes(self._before, self._scrapes, lost=self._lost, jit_lines=self._jit_lines())
+        seconds = (self._last.mono_ns - self._first.mono_ns) / 1e9
+        return of_scrapes(
+            self._before, self._scrapes, seconds, lost=self._lost, jit_lines=self._jit_lines()
+        )
 
     def _grown(self, name: str) -> int | None:
         before, after = self._first.vmstat.get(name), self._last.vmstat.get(name)
