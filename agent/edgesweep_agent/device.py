@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import platform
+import subprocess
+import sys
 from pathlib import Path
 from typing import Literal
 
 from edgesweep.records import ClockQuality, Device
-from edgesweep_agent.core.hardware_class import hardware_class
+from edgesweep_agent.core.hardware_class import hardware_class, of_mac
 from edgesweep_agent.core.performance_state import performance_state
 from edgesweep_agent.sensors import nvml
 from edgesweep_agent.sensors.attributes import attributes
@@ -22,8 +25,17 @@ _TIMEX_BYTES = 208
 
 def describe(device_id: str, labels: dict[str, str], *, root: Path = Path("/")) -> Device:
     """The device as its files tell it now; never raises for what they lack."""
+    if sys.platform == "darwin":
+        return _mac(device_id, labels)
     files = Files(root)
     return describe_box(device_id, labels, files, nvml.host(files))
+
+
+def _mac(device_id: str, labels: dict[str, str]) -> Device:
+    """An Apple computer: its class is in sysctl, and it has none of Linux's files."""
+    done = subprocess.run(["/usr/sbin/sysctl", "-a"], capture_output=True, text=True, check=False)
+    told = dict(line.split(": ", 1) for line in done.stdout.splitlines() if ": " in line)
+    return Device(device_id, of_mac(told), attributes={"kernel": platform.release()}, labels=labels)
 
 
 def describe_box(

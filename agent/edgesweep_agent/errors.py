@@ -38,7 +38,11 @@ class EngineError(AgentError):
 
 
 class LaunchError(AgentError):
-    """A managed engine did not start."""
+    """A managed engine did not start; its levels have failed for ``reason``."""
+
+    def __init__(self, message: str, *, reason: str = "not_ready") -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class SpoolError(AgentError):

@@ -16,7 +16,6 @@ from edgesweep_agent.core.energy import (
     figures,
     measure,
     per,
-    without_idle,
 )
 from edgesweep_agent.core.window import Window
 
@@ -223,16 +222,6 @@ def test_a_counter_and_the_power_of_one_gpu_are_two_views_of_it():
     assert best([power, energy, other], window(1, 11)).mean_w == pytest.approx(70)
     stuck = Series("energy_gpu", "mJ", "gpu", at(*((i / 10, 5e3) for i in range(121))))
     assert best([power, stuck, other], window(1, 11)).mean_w == pytest.approx(75)
-
-
-def test_idle_power_is_taken_off_only_on_request():
-    found = measure(steady(lambda _: 9.0), window(1, 11))
-    assert found.joules == pytest.approx(90)
-    dynamic = without_idle(found, 4.0, 10.0)
-    assert (dynamic.joules, dynamic.mean_w) == (pytest.approx(50), pytest.approx(5))
-    assert without_idle(found, None, 10.0).reason == "idle power was not measured"
-    absent = Energy(None, None, "input", "why")
-    assert without_idle(absent, 4.0, 10.0) == absent
 
 
 @pytest.mark.parametrize(

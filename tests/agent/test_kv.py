@@ -89,7 +89,6 @@ def test_a_kv_type_that_cannot_be_is_refused(kind, width, said):
 def test_a_state_costs_a_slot_and_no_token():
     shape = shape_of([Layer(state=1000)])
     assert kv.kv_bytes(shape, slots=3, context_per_request=9999) == 3 * 4000
-    assert kv.state_bytes(shape) == 4000
     assert kv.kv_bytes_per_token(shape) == 0
 
 

@@ -33,7 +33,7 @@ def test_a_level_in_a_process_of_its_own():
     outcome = anyio.run(main)
     assert [exchange.index for exchange in outcome.exchanges] == list(range(8))
     assert (outcome.stopped_by, outcome.interrupted) == ("", False)
-    assert (outcome.n_warmup, outcome.n_warmup_failed) == (4, 0)
+    assert (outcome.n_warmup, dict(outcome.warmup_failed_by)) == (4, {})
     assert outcome.warmup_agreed
     assert [0.06 < makespan < 2 for makespan in outcome.warmup_burst_s] == [True, True]
     assert 0 < outcome.client_cpu_s < 2

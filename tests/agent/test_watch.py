@@ -23,7 +23,7 @@ from edgesweep_agent.sensors.files import Files
 from edgesweep_agent.sensors.registry import all_sensors
 from edgesweep_agent.watch.clocks import both_clocks
 from edgesweep_agent.watch.host import PAGE_BYTES
-from edgesweep_agent.watch.listener import attached, managed
+from edgesweep_agent.watch.listener import attached
 from edgesweep_agent.watch.watch import EVERY_S, Watch, Watched
 
 pytestmark = pytest.mark.anyio
@@ -119,7 +119,7 @@ class Hands:
 async def watched(device, change, *, seconds=20.0, watch=None):
     """A level of ``seconds`` on the device, with ``change`` made while it ran."""
     clock = Hands()
-    parts = watch or Watched(engine=managed(20), own_pids=frozenset({10}))
+    parts = watch or Watched(engine=lambda: frozenset({20}), own_pids=frozenset({10}))
     async with Watch(parts, files=Files(device.root), clock=clock) as level:
         clock.move(seconds)
         change(device)
@@ -450,7 +450,9 @@ async def test_compiling_after_the_warm_up_is_read_from_the_log(device, tmp_path
 
 
 async def test_what_the_warm_up_did_to_the_device_does_not_count(device):
-    async with Watch(Watched(engine=managed(20)), files=Files(device.root), clock=Hands()) as level:
+    async with Watch(
+        Watched(engine=lambda: frozenset({20})), files=Files(device.root), clock=Hands()
+    ) as level:
         device.vmstat["pswpin"] += 10**6
         device.busy += 10**6
         device.write()

@@ -22,7 +22,7 @@ def main() -> None:
     with Path(path).open("w", encoding="utf-8") as file:
         for exchange in outcome.exchanges:
             sample = to_sample(exchange, concurrency=int(streams), keep_text=True)
-            names = ("text", "t_send_ns", "ttft_s", "icl_s")
+            names = ("text", "t_send_ns", "ttfr_s", "ttft_s", "icl_s")
             file.write(json.dumps({name: getattr(sample, name) for name in names}) + "\n")
 
 

@@ -3,7 +3,9 @@
 Every stream gets ``--rate`` tokens a second, a chunk each, from ``--ttft-ms`` on; with
 ``--lockstep`` all streams write in the same instant, as a batching engine does, otherwise evenly
 between each other. The text of each token is the number of its request, so that any client's
-record of an answer finds its writes in ``GET /timeline``. Prints its URL and serves until killed.
+record of an answer finds its writes in ``GET /timeline``; where a client keeps no text, its
+``X-Request-ID`` does. ``opened_ns`` is when the role chunk was written. Prints its URL and serves
+until killed.
 """
 
 from __future__ import annotations
@@ -67,7 +69,8 @@ class MockConnection(asyncio.Protocol):
         self._buffer = rest[length:]
         self._close = b"connection: close" in lines
         if head.startswith(b"POST"):
-            self._stream(json.loads(rest[:length]))
+            name = next((x[13:] for x in lines if x.startswith(b"x-request-id:")), b"")
+            self._stream(json.loads(rest[:length]), name.decode().strip())
         else:
             self._get(head.split(b" ")[1].decode())
 
@@ -86,15 +89,15 @@ class MockConnection(asyncio.Protocol):
         if self._close:
             self._transport.close()
 
-    def _stream(self, request: dict) -> None:
+    def _stream(self, request: dict, name: str) -> None:
         number = len(self._account.requests)
         tokens = request.get("max_completion_tokens") or request.get("max_tokens") or 16
         self._writes: list[int] = []
-        self._account.requests.append(
-            {"number": number, "received_ns": time.monotonic_ns(), "writes": self._writes}
-        )
+        seen = {"number": number, "request_id": name, "received_ns": time.monotonic_ns()}
+        self._account.requests.append(seen | {"opened_ns": 0, "writes": self._writes})
         self._text = _framed(_CHUNK % (f'{{"content":"{number} "}}', "null", ""))
         self._left, self._tokens = tokens, tokens
+        self._account.requests[number]["opened_ns"] = time.monotonic_ns()
         self._transport.write(
             b"HTTP/1.1 200 OK\r\ndate: Mon, 30 Nov 2026 00:00:00 GMT\r\nserver: mock\r\n"
             b"content-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n"

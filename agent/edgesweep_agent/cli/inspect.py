@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from edgesweep_agent import device, memory
+from edgesweep_agent.core import temperatures
 from edgesweep_agent.errors import UsageError
 from edgesweep_agent.sensors.base import State
 from edgesweep_agent.sensors.registry import PROGRAMS, all_sensors, close_all
@@ -139,6 +140,10 @@ def _values(readings: Sequence[Reading]) -> Table:
     for one in readings:
         if one.state is State.OK:
             table.add_row(one.name, value_text(one))
+    celsius = [one.value for one in readings if one.unit == "C"]
+    hottest, mean = temperatures.highest(celsius), temperatures.mean(celsius)
+    if hottest is not None and mean is not None:
+        table.add_row("all temperatures", f"hottest {hottest:.1f}, mean {mean:.1f} °C")
     return table
 
 

@@ -30,6 +30,7 @@ from edgesweep_agent.turn import PARENT, end_with, turn
 
 from . import options  # noqa: TC001 - typer reads the annotations
 from .choose import Wanted, chosen
+from .memory_cost import memory_lines
 from .preview import show_plan
 from .table import LiveTable
 
@@ -163,6 +164,8 @@ def _run(job: Sweep, keepers: list[Keeper]) -> int:
         table = stack.enter_context(LiveTable(Console()))
         job.recorder = Recorders((*keepers, table))
         outcome = anyio.run(_until_signal, job, caught)
+    for line in memory_lines(outcome.levels):
+        typer.echo(line)
     problems = [recorder.problem for recorder in keepers if recorder.problem]
     for line in (*table.failures, *(str(error) for error in outcome.errors), *problems):
         typer.echo(f"edgesweep-agent: {line}", err=True)

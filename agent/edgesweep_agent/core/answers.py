@@ -65,10 +65,26 @@ def dict_in(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+_MOST = 2**31
+"""No server has as many slots, or as long a context."""
+_VERSION_CHARS = 80
+
+
 def positive(value: object) -> int | None:
-    """A count that a server tells: zero, text and the like are "it does not say"."""
-    known = isinstance(value, int) and not isinstance(value, bool) and value > 0
-    return value if known and isinstance(value, int) else None
+    """A count that a server tells: zero, text and the like are "it does not say".
+
+    Gateways written in JavaScript or Lua may send 4096 as 4096.0.
+    """
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if 0 < value <= _MOST else None
+
+
+def version_of(value: object) -> str:
+    """A version as it goes into records: one line of at most 80 characters."""
+    return " ".join(text_of(value)[: 8 * _VERSION_CHARS].split())[:_VERSION_CHARS]
 
 
 def text_of(value: object) -> str:
@@ -86,11 +102,15 @@ def owners_of(answers: Answers) -> frozenset[str]:
     return frozenset(text_of(entry.get("owned_by")) for entry in listed_models(answers)) - {""}
 
 
+def aliases_of(entry: Mapping[str, Any]) -> list[str]:
+    """Further names of one entry of a listing."""
+    aliases = entry.get("aliases")
+    return [text_of(alias) for alias in aliases] if isinstance(aliases, list) else []
+
+
 def models_of(answers: Answers) -> tuple[str, ...]:
     """The model names of ``GET /v1/models``, aliases included, in the server's order."""
     names: list[str] = []
     for entry in listed_models(answers):
-        names.append(str(entry.get("id", "")))
-        aliases = entry.get("aliases")
-        names.extend(str(alias) for alias in (aliases if isinstance(aliases, list) else []))
+        names += [text_of(entry.get("id")), *aliases_of(entry)]
     return tuple(dict.fromkeys(name for name in names if name))

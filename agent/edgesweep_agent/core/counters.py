@@ -49,6 +49,13 @@ class MetricsState(Enum):
     UNREADABLE = "unreadable"
 
 
+_FULL = 1.001
+"""A share, give or take its rounding; what is above is a percentage, or nonsense."""
+
+SeriesKey = tuple[str, tuple[tuple[str, str], ...]]
+"""One series of an exposition: its name and its labels, sorted."""
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """A share from 0 to 1 over the engines behind one server (data parallel)."""
@@ -71,6 +78,7 @@ class Counters:
         kv_capacity_tokens: Tokens that the KV cache holds.
         kv_used_tokens: Tokens in it.
         counted: The figures of ``COUNTED`` that the engine told, by name.
+        series: Those by name and labels, one by one: a sum may grow though one of them fell.
         busy_slots_per_decode: Mean number of requests in a forward pass since the start.
         process_start: Changes with every start of the engine; its unit is the engine's own.
         bad_samples: Lines of the scrape without a usable value.
@@ -86,6 +94,7 @@ class Counters:
     kv_capacity_tokens: float | None = None
     kv_used_tokens: float | None = None
     counted: Mapping[str, float] = field(default_factory=dict)
+    series: Mapping[SeriesKey, float] = field(default_factory=dict)
     busy_slots_per_decode: float | None = None
     process_start: float | None = None
     bad_samples: int = 0
@@ -163,6 +172,8 @@ def scraped(reply: Reply | None, names: MetricNames) -> Counters:
     """Read the answer to a scrape; a status alone proves nothing, the body is judged."""
     if reply is None or reply.status == 0:
         return silent(MetricsState.UNREADABLE, "no answer in time")
+    if reply.status == 200 and reply.is_html:
+        return silent(MetricsState.UNREADABLE, "an HTML page, no metrics")
     exposition = parse(reply.text)
     if reply.status != 200 or exposition.error:
         return silent(*_why_silent(reply, exposition))
@@ -186,7 +197,10 @@ def difference(before: Counters, after: Counters, seconds: float) -> CounterDelt
         for name in COUNTED
         if name in before.counted and name in after.counted
     }
-    if _differ(before.process_start, after.process_start) or min(increases.values(), default=0) < 0:
+    fell = min(increases.values(), default=0) < 0 or any(
+        after.series.get(key, value) < value for key, value in before.series.items()
+    )
+    if fell or _differ(before.process_start, after.process_start):
         return CounterDelta(seconds, restarted=True)
     busy = _busy(before, after, increases.get("decodes"))
     return CounterDelta(seconds, increases=increases, busy_slots_per_decode=busy)
@@ -219,20 +233,37 @@ def _why_silent(reply: Reply, exposition: Exposition) -> tuple[MetricsState, str
 def _read(exposition: Exposition, names: MetricNames) -> Counters:
     counted = {name: exposition.total(names.counted.get(name, ())) for name in COUNTED}
     usage = exposition.values(names.kv_cache_usage)
+    if any(not 0 <= share <= _FULL for share in usage):
+        usage = ()
     start = exposition.values(names.process_start)
     return Counters(
         metrics_state=MetricsState.OK,
-        running=exposition.total(names.running),
-        waiting=exposition.total(names.waiting),
+        running=_counted(exposition.total(names.running)),
+        waiting=_counted(exposition.total(names.waiting)),
         kv_cache_usage=Usage(max(usage), math.fsum(usage) / len(usage)) if usage else None,
         kv_capacity_tokens=exposition.total(names.kv_capacity_tokens),
         kv_used_tokens=exposition.total(names.kv_used_tokens),
         counted={name: value for name, value in counted.items() if value is not None},
+        series=_growing(exposition, names),
         busy_slots_per_decode=exposition.total(names.busy_slots_per_decode),
         process_start=max(start, default=None),
         bad_samples=exposition.bad_samples,
         warnings=exposition.warnings,
     )
+
+
+def _counted(total: float | None) -> float | None:
+    """A number of requests; less than none is no number of them."""
+    return None if total is None or total < 0 else total
+
+
+def _growing(exposition: Exposition, names: MetricNames) -> dict[SeriesKey, float]:
+    return {
+        (series.name, tuple(sorted(series.labels.items()))): series.value
+        for aliases in names.counted.values()
+        for series in exposition.named(aliases)
+        if series.value is not None
+    }
 
 
 def _busy(before: Counters, after: Counters, decodes: float | None) -> float | None:

@@ -129,15 +129,6 @@ def measure(series: Series, window: Window, *, period_s: float = PERIOD_S) -> En
     return replace(found, joules=told, mean_w=told / window.seconds)
 
 
-def without_idle(energy: Energy, idle_w: float | None, seconds: float) -> Energy:
-    """What the load took beyond the loaded, idle engine; only where somebody asks for that."""
-    if energy.joules is None or energy.mean_w is None:
-        return energy
-    if idle_w is None:
-        return replace(energy, joules=None, mean_w=None, reason="idle power was not measured")
-    return replace(energy, joules=energy.joules - idle_w * seconds, mean_w=energy.mean_w - idle_w)
-
-
 def per(energy: Energy, count: float | None) -> float | None:
     """Joules per token, request or task of the same window; ``None`` where there were none."""
     if energy.joules is None or not count or count < 0:

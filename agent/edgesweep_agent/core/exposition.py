@@ -23,7 +23,7 @@ _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|(?=}))')
 _OPENED = re.compile(r"[ \t]*{")
 _CLOSED = re.compile(r"\s*}")
-_VALUE = re.compile(r"[ \t]*(\S+)(?:[ \t]+-?\d+(?:\.\d+)?)?(?:[ \t]+#.*)?")
+_VALUE = re.compile(r"[ \t]*(\S+)(?:[ \t]+-?\d[\d.]*(?:[eE][+-]?\d+)?)?(?:[ \t]+#.*)?")
 """The value; a timestamp and an OpenMetrics exemplar may follow."""
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
@@ -115,8 +115,10 @@ def _series(line: str) -> Series | None:
     if name is None:
         return None
     opened = _OPENED.match(line, name.end())
+    if opened is None and line[name.end() : name.end() + 1] not in (" ", "\t"):
+        return None
     read = ({}, name.end()) if opened is None else _labels(line, opened.end())
-    if read is None or line[read[1] : read[1] + 1] not in (" ", "\t"):
+    if read is None:
         return None
     labels, end = read
     value = _VALUE.fullmatch(line, end)

@@ -71,11 +71,6 @@ def kv_bytes_per_token(shape: ModelShape, k_type: str = "f16", v_type: str = "f1
     return float(sum(_row_bytes(layer, k_type, v_type) for layer in shape.layers))
 
 
-def state_bytes(shape: ModelShape) -> int:
-    """Bytes of a sequence's recurrent states, whatever its length."""
-    return _STATE_BYTES * sum(layer.state for layer in shape.layers)
-
-
 def vllm_block_bytes(layer: Layer, *, block_size: int, dtype_bytes: int) -> int:
     """A layer's page: ``block_size`` tokens of K and V (v1/kv_cache_interface.py)."""
     return block_size * (layer.k_width + layer.v_width) * dtype_bytes

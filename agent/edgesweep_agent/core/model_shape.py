@@ -53,11 +53,6 @@ class ModelShape:
     bits_per_weight: float | None = None
     bytes_by_type: tuple[tuple[str, int], ...] = ()
 
-    @property
-    def attends(self) -> bool:
-        """Whether any layer has a KV cache."""
-        return any(layer.k_width or layer.v_width for layer in self.layers)
-
 
 @dataclass(frozen=True, slots=True)
 class _Periods:

@@ -126,9 +126,9 @@ class Transcript:
         elif event.type.lower() == "error":
             self.error = self.error or shortened(_bare_error(data)) or "error"
         else:
-            self._take_data(t_ns, data, at_end=at_end)
+            self._take_data(t_ns, data, at_end=at_end, named=event.type != "message")
 
-    def _take_data(self, t_ns: int, data: str, *, at_end: bool) -> None:
+    def _take_data(self, t_ns: int, data: str, *, at_end: bool, named: bool) -> None:
         try:
             chunk = parse_chunk(data)
         except ValueError as error:
@@ -136,7 +136,7 @@ class Transcript:
                 self._take_lines(t_ns, data, at_end=at_end)
             elif at_end:
                 self.cut = True
-            else:
+            elif not named:  # an event with a name of its own (a ping) may carry anything
                 self.bad_json = self.bad_json or shortened(f"{error}: {data}")
         else:
             self._take_chunk(t_ns, chunk)

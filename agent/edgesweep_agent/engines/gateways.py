@@ -19,6 +19,7 @@ _NOT_THERE = "/.well-known/edgesweep-not-there"
 PATHS = ("/v1/models", "/running", _NOT_THERE)
 
 _OWNERS = ("llama-swap", "litellm", "lemonade")
+_HEADERS = ("x-litellm-", "x-envoy-", "x-kong-")
 _PROXIES = (
     "nginx",
     "openresty",
@@ -28,6 +29,10 @@ _PROXIES = (
     "apache",
     "traefik",
     "cloudflare",
+    "kong",
+    "litespeed",
+    "lighttpd",
+    "microsoft-iis",
 )
 
 
@@ -44,7 +49,7 @@ def signs(answers: Answers) -> tuple[str, ...]:
         found.append(f"{_NOT_THERE} is answered")
     for reply in answers.values():
         for name, value in reply.headers.items():
-            if name.startswith("x-litellm-"):
+            if name.startswith(_HEADERS):
                 found.append(f"header {name}")
             elif name == "via" or (name == "server" and value.lower().startswith(_PROXIES)):
                 found.append(f"header {name.title()}: {value}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edgesweep_agent.core.answers import models_of, object_at, owners_of, positive, text_of
+from edgesweep_agent.core.answers import models_of, object_at, owners_of, positive, version_of
 from edgesweep_agent.core.counters import Counters, MetricsState, silent
 
 from .base import Adapter, Claim, Facts
@@ -31,13 +31,13 @@ class KoboldCpp(Adapter):
         if told.get("result") != "KoboldCpp":
             return Claim()
         more = ("/v1/models owned_by koboldcpp",) if "koboldcpp" in owners_of(answers) else ()
-        return Claim((f"{_VERSION} KoboldCpp {text_of(told.get('version'))}", *more))
+        return Claim((f"{_VERSION} KoboldCpp {version_of(told.get('version'))}", *more))
 
     def facts(self, answers: Answers, model: str | None) -> Facts:  # noqa: ARG002 - it has one
         """Version and context."""
         return Facts(
             engine=self.name,
-            version=text_of(object_at(answers, _VERSION).get("version")),
+            version=version_of(object_at(answers, _VERSION).get("version")),
             models=models_of(answers),
             context_per_request=positive(object_at(answers, _CONTEXT).get("value")),
         )
@@ -51,5 +51,5 @@ class KoboldCpp(Adapter):
         return Counters(
             MetricsState.OK,
             running=0.0 if idle else 1.0,
-            waiting=float(queue) if isinstance(queue, int) and queue >= 0 else None,
+            waiting=float(queue) if type(queue) is int and queue >= 0 else None,
         )

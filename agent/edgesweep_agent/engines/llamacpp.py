@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from edgesweep_agent.core.answers import (
     NO_REPLY,
+    aliases_of,
     dict_in,
     listed_models,
     models_of,
@@ -17,6 +19,7 @@ from edgesweep_agent.core.answers import (
     owners_of,
     positive,
     text_of,
+    version_of,
 )
 from edgesweep_agent.core.counters import Counters, MetricNames, scraped
 
@@ -63,11 +66,15 @@ class LlamaCpp(Adapter):
         """Every build names itself as the owner of its models."""
         props, owners = object_at(answers, self._props), owners_of(answers)
         signs = []
-        if "build_info" in props and ("total_slots" in props or "model_path" in props):
-            signs.append(f"/props build_info {props['build_info']}")
+        build = version_of(props.get("build_info"))
+        if build and ("total_slots" in props or "model_path" in props):
+            signs.append(f"/props build_info {build}")
         if "llamacpp" in owners:
             signs.append("/v1/models owned_by llamacpp")
-        if signs and answers.get("/v1/models", NO_REPLY).headers.get("server") == "llama.cpp":
+        if (
+            signs
+            and answers.get("/v1/models", NO_REPLY).headers.get("server", "").lower() == "llama.cpp"
+        ):
             signs.append("header Server: llama.cpp")
         strange = signs and owners and "llamacpp" not in owners
         return Claim(tuple(signs), (f"owned_by {', '.join(sorted(owners))}",) if strange else ())
@@ -79,7 +86,7 @@ class LlamaCpp(Adapter):
         context = _context(props, slots) or positive(meta.get("n_ctx"))
         return Facts(
             engine=self.name,
-            version=text_of(props.get("build_info")),
+            version=version_of(props.get("build_info")),
             models=models_of(answers),
             weight_format=text_of(props.get("model_ftype")) or text_of(meta.get("ftype")),
             slots=positive(props.get("total_slots")) or len(slots) or None,
@@ -150,7 +157,7 @@ class LlamaCppRouter(LlamaCpp):
         facts = super().facts(answers, model)
         return replace(
             facts,
-            version=facts.version or text_of(object_at(answers, "/props").get("build_info")),
+            version=facts.version or version_of(object_at(answers, "/props").get("build_info")),
             settings={**facts.settings, "router": "true"},
             needs_model=not self._model,
             hint="" if facts.context_per_request else "a router: ask /props?model=NAME (--model)",
@@ -160,7 +167,7 @@ class LlamaCppRouter(LlamaCpp):
 def _meta(answers: Answers, model: str | None) -> dict[str, Any]:
     entries = listed_models(answers)
     for entry in entries:
-        if model is None or model == entry.get("id") or model in (entry.get("aliases") or ()):
+        if model is None or model == entry.get("id") or model in aliases_of(entry):
             return dict_in(entry.get("meta"))
     return {}
 
@@ -189,9 +196,10 @@ def _settings(props: dict[str, Any]) -> dict[str, str]:
 
 def _process_start(metrics: Reply | None) -> float | None:
     try:
-        return float(metrics.headers[_STARTED]) if metrics else None
+        told = float(metrics.headers[_STARTED]) if metrics else math.nan
     except (KeyError, ValueError):
         return None
+    return told if math.isfinite(told) else None
 
 
 def _chat(model: str, text: str) -> dict[str, object]:

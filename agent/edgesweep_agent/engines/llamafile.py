@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edgesweep_agent.core.answers import models_of
+from edgesweep_agent.core.answers import models_of, version_of
 
 from .base import Adapter, Claim, Facts
 
@@ -37,6 +37,6 @@ class Llamafile(Adapter):
 def _version(answers: Answers) -> str:
     for reply in answers.values():
         name, _, version = reply.headers.get("server", "").partition("/")
-        if name == "llamafile":
-            return version
+        if name.lower() == "llamafile":
+            return version_of(version)
     return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edgesweep_agent.core.answers import models_of, object_at, text_of
+from edgesweep_agent.core.answers import models_of, object_at, version_of
 
 from .base import Adapter, Claim, Facts
 
@@ -24,14 +24,14 @@ class LocalAi(Adapter):
     def claim(self, answers: Answers) -> Claim:
         """The document with a version or its addresses in it."""
         document = object_at(answers, _WELL_KNOWN)
-        known = text_of(document.get("version")) or isinstance(document.get("endpoints"), dict)
+        known = version_of(document.get("version")) or isinstance(document.get("endpoints"), dict)
         return Claim((_WELL_KNOWN,) if known else ())
 
     def facts(self, answers: Answers, model: str | None) -> Facts:  # noqa: ARG002 - nothing told
         """Slots and context are its backend's, which it does not tell."""
-        version = text_of(object_at(answers, _WELL_KNOWN).get("version"))
+        version = version_of(object_at(answers, _WELL_KNOWN).get("version"))
         return Facts(
             engine=self.name,
-            version=version or text_of(object_at(answers, "/version").get("version")),
+            version=version or version_of(object_at(answers, "/version").get("version")),
             models=models_of(answers),
         )

@@ -13,6 +13,7 @@ from edgesweep_agent.core.answers import (
     owners_of,
     positive,
     text_of,
+    version_of,
 )
 
 from .base import Adapter, Claim, Facts
@@ -33,7 +34,7 @@ class Ollama(Adapter):
 
     def claim(self, answers: Answers) -> Claim:
         """Others have its version's address: a second sign has to come with it."""
-        version = text_of(object_at(answers, "/api/version").get("version"))
+        version = version_of(object_at(answers, "/api/version").get("version"))
         if not version:
             return Claim()
         more = []
@@ -55,7 +56,7 @@ class Ollama(Adapter):
         known = loaded or _entry(answers, "/api/tags", model)
         return Facts(
             engine=self.name,
-            version=text_of(object_at(answers, "/api/version").get("version")),
+            version=version_of(object_at(answers, "/api/version").get("version")),
             models=models_of(answers),
             weight_format=text_of(dict_in(known.get("details")).get("quantization_level")),
             context_per_request=positive(loaded.get("context_length")),

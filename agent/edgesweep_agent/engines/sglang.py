@@ -12,6 +12,7 @@ from edgesweep_agent.core.answers import (
     object_at,
     positive,
     text_of,
+    version_of,
 )
 from edgesweep_agent.core.counters import Counters, MetricNames, scraped
 from edgesweep_agent.core.exposition import parse
@@ -68,7 +69,7 @@ class SgLang(Adapter):
         ):
             signs.append("/v1/models owned_by sglang with max_model_len")
         if info:
-            signs.append(f"/server_info version {info['version']}")
+            signs.append(f"/server_info version {version_of(info['version'])}")
         if parse(answers.get("/metrics", NO_REPLY).text).has(NAMES.prefix):
             signs.append("/metrics sglang:*")
         return Claim(tuple(signs), ("nothing else of SGLang's",) if len(signs) == 1 else ())
@@ -79,7 +80,7 @@ class SgLang(Adapter):
         told = {name: info.get(name) for name in _SETTINGS}
         return Facts(
             engine=self.name,
-            version=text_of(info.get("version")),
+            version=version_of(info.get("version")),
             models=models_of(answers),
             weight_format=text_of(info.get("quantization")),
             slots=positive(info.get("max_running_requests")),
@@ -104,6 +105,6 @@ class SgLang(Adapter):
 def _info(answers: Answers) -> dict[str, Any]:
     for path in _SERVER_INFOS:
         info = object_at(answers, path)
-        if text_of(info.get("version")) and "tp_size" in info and "model_path" in info:
+        if version_of(info.get("version")) and "tp_size" in info and "model_path" in info:
             return info
     return {}

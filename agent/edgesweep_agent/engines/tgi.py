@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edgesweep_agent.core.answers import models_of, object_at, positive, text_of
+from edgesweep_agent.core.answers import models_of, object_at, positive, text_of, version_of
 from edgesweep_agent.core.counters import Counters, MetricNames, scraped
 
 from .base import Adapter, Claim, Facts
@@ -49,7 +49,7 @@ class Tgi(Adapter):
         told = {name: info.get(name) for name in _SETTINGS}
         return Facts(
             engine=self.name,
-            version=text_of(info.get("version")),
+            version=version_of(info.get("version")),
             build=text_of(info.get("sha")),
             models=models_of(answers),
             context_per_request=positive(info.get("max_total_tokens")),

@@ -14,6 +14,7 @@ from edgesweep_agent.core.answers import (
     object_at,
     positive,
     text_of,
+    version_of,
 )
 from edgesweep_agent.core.counters import Counters, MetricNames, scraped
 from edgesweep_agent.core.exposition import parse
@@ -57,7 +58,8 @@ _CACHE_LABELS = (
     "enable_prefix_caching",
     "cache_dtype",
 )
-_MAX_NUM_SEQS = re.compile(r"\bmax_num_seqs['\"]?\s*[=:]\s*(\d+)")
+_SIZE = re.compile(r"[0-9]{1,15}")
+_MAX_NUM_SEQS = re.compile(r"\bmax_num_seqs['\"]?\s*[=:]\s*(\d{1,9})\b")
 
 
 class VLlm(Adapter):
@@ -79,7 +81,7 @@ class VLlm(Adapter):
         ):
             return Claim()
         signs = ["/v1/models owned_by vllm with max_model_len"]
-        if version := text_of(object_at(answers, "/version").get("version")):
+        if version := version_of(object_at(answers, "/version").get("version")):
             signs.append(f"/version {version}")
         if parse(answers.get("/metrics", NO_REPLY).text).has(NAMES.prefix):
             signs.append("/metrics vllm:*")
@@ -91,7 +93,7 @@ class VLlm(Adapter):
         slots = _max_num_seqs(answers)
         return Facts(
             engine=self.name,
-            version=text_of(object_at(answers, "/version").get("version")),
+            version=version_of(object_at(answers, "/version").get("version")),
             models=models_of(answers),
             slots=slots,
             context_per_request=max_model_len(answers, model),
@@ -156,7 +158,7 @@ def _capacity(answers: Answers) -> float | None:
     """Over all engines; blocks times their size would be wrong for models with two caches."""
     infos = parse(answers.get("/metrics", NO_REPLY).text).named(_CACHE_INFO)
     sizes = [series.labels.get("kv_cache_size_tokens", "") for series in infos]
-    known = bool(sizes) and all(size.isdecimal() for size in sizes)
+    known = bool(sizes) and all(_SIZE.fullmatch(size) for size in sizes)
     return float(sum(int(size) for size in sizes)) if known else None
 
 

@@ -65,11 +65,6 @@ class LevelOutcome:
         """Somebody wanted it to end; what had finished is here."""
         return self.stopped_by == ASKED
 
-    @property
-    def n_warmup_failed(self) -> int:
-        """Warm-up requests that failed."""
-        return sum(self.warmup_failed_by.values())
-
 
 class LoadGeneratorError(AgentError):
     """The load generator died; ``outcome`` holds what it had handed over."""

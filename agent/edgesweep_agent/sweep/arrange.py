@@ -64,10 +64,10 @@ async def arrange(task: Task, *, requests: int, most: int, warmup: int, phase: s
     return Arranged(_job(task, target, plan, requests), plan, fitted)
 
 
-async def longest_tokens(shape: Shape, concurrency: int, target: Target) -> int:
-    """The most tokens that a request of a level may have, prompt and output together."""
+async def longest(shape: Shape, concurrency: int, target: Target) -> tuple[int, int]:
+    """Prompt and output tokens of the longest request of a level."""
     draft = await _draft(shape, concurrency, concurrency, "longest", target, 1)
-    return draft.longest_tokens
+    return draft.longest
 
 
 async def _draft(

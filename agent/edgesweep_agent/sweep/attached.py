@@ -49,11 +49,11 @@ async def attached(spec: AttachedSpec, opening: Opening) -> Ready:
                 "replicas of one contender must be"
             )
     files = Files(opening.box.root)
-    pids = await anyio.to_thread.run_sync(listener.attached, first.url, files)
+    parts = [await anyio.to_thread.run_sync(listener.attached, one.url, files) for one in targets]
     return Ready(
         contender=_described(spec, targets),
         targets=tuple(targets),
-        pids=pids,
+        pids=listener.together(parts),
         values={"round_trip_s": await round_trip_s(first.url)} if spec.remote else {},
         price=spec.price,
     )

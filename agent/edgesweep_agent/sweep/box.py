@@ -42,9 +42,13 @@ class Box:
     sensors: Sequence[Sensor] = field(default=())
     sampler: Sampler | None = None
 
-    def available(self) -> Available:
-        """Memory that an engine started now could take."""
-        return memory.available(root=self.root)
+    def available(self, *, reused_bytes: int = 0) -> Available:
+        """Memory that an engine started now could take.
+
+        Args:
+            reused_bytes: What it maps, which may be in the file cache already.
+        """
+        return memory.available(root=self.root, reused_bytes=reused_bytes)
 
     def caps(self) -> str:
         """The performance state now: what it was may change under a sweep."""

@@ -29,8 +29,10 @@ class Ready:
         pids: The engine's first processes on this device, if they are known.
         died: Tells how its server ended, if it has.
         kill: Ends it at once, from any thread; nothing where it is not ours to end.
+        breach: Tells why the memory guard has ended it, if it has.
         log: What it writes, if we started it.
         weights_bytes: Of its model, if the file can be seen.
+        mapped_bytes: File cache that it cannot do without.
         cache_off: We started it with its prefix cache off.
         values: What every level of this start says of the engine: ``ready_s``, ``idle_bytes`` ...
         price: What its tokens cost.
@@ -41,8 +43,10 @@ class Ready:
     pids: EnginePids
     died: Callable[[], str | None] = lambda: None
     kill: Callable[[str], None] = lambda _reason: None
+    breach: Callable[[], str | None] = lambda: None
     log: Path | None = None
     weights_bytes: int | None = None
+    mapped_bytes: int = 0
     cache_off: bool = False
     values: Mapping[str, float] = field(default_factory=dict)
     attributes: Mapping[str, str] = field(default_factory=dict)

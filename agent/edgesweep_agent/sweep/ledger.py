@@ -108,11 +108,12 @@ class Ledger:
         status: LevelStatus,
         reason: str,
         verdict: MemoryVerdict | None = None,
+        attributes: Mapping[str, str] | None = None,
     ) -> None:
         """Levels that will have no figures, and why."""
         for place in places:
             if not self.is_finished(place):
-                level = self.begin(place, {})
+                level = self.begin(place, attributes or {})
                 await self.record(replace(level, status=status, reason=reason, verdict=verdict))
 
     async def snapshot(self, state: RunState) -> Run:

@@ -93,9 +93,7 @@ async def _watched(task: Task) -> AsyncIterator[Watching]:
     """The level under both watchers, with the fast sensors read."""
     ready, box = task.ready, task.box
     pids = ready.pids()
-    limits = Limits(
-        reserve_bytes=task.ledger.plan.reserve_bytes, mapped_bytes=ready.weights_bytes or 0
-    )
+    limits = Limits(reserve_bytes=task.ledger.plan.reserve_bytes, mapped_bytes=ready.mapped_bytes)
     async with questions.client(ready.target.url, ready.target.api_key) as client:
 
         async def asked() -> Counters | None:

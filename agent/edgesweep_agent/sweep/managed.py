@@ -29,14 +29,16 @@ from edgesweep_agent.launchers.registry import LAUNCHERS
 from edgesweep_agent.servers.base import Surroundings
 from edgesweep_agent.servers.registry import SERVERS
 
+from .admission import needed_in_cache
 from .attached import told_settings
 from .contender import Ready, label
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from edgesweep_agent.core.command import Command
     from edgesweep_agent.core.serverlog import Reported
+    from edgesweep_agent.guard import Watch
     from edgesweep_agent.launchers.base import Place, Server
     from edgesweep_agent.plan import ManagedSpec
     from edgesweep_agent.servers.base import ServerKind
@@ -58,6 +60,12 @@ async def managed(spec: ManagedSpec, opening: Opening) -> AsyncIterator[Ready]:
     kind = _kind(spec)
     place = LAUNCHERS[spec.launcher].place(spec)
     around = await _surroundings(spec, kind, place, opening)
+    # Before anything runs: to ask vLLM takes hundreds of megabytes.
+    version = kind.read_version(await place.ask(kind.version_command(place.spec)))
+    limits = Limits(
+        reserve_bytes=opening.plan.reserve_bytes,
+        mapped_bytes=needed_in_cache(spec, around.weights_bytes, opening.box.gpu),
+    )
     commands: list[Command] = []
 
     def command(port: int) -> Command:
@@ -68,24 +76,35 @@ async def managed(spec: ManagedSpec, opening: Opening) -> AsyncIterator[Ready]:
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="edgesweep-")))
         servers: list[Server] = []
+        guards: list[Watch] = []
         targets: list[Target] = []
+
+        def breach() -> str | None:
+            return next((why for one in guards if (why := one.report().breach)), None)
+
         for number in range(spec.replicas):
             log = folder / f"server-{number}.log"
             servers.append(await stack.enter_async_context(place.start(command, log=log)))
-            targets.append(await _answering(spec, servers[-1], opening))
+            pids = [one.pid for one in servers[-1].pids()]
+            guarding = guard(limits, pids, lambda reason: _kill(servers, reason))
+            guards.append(await stack.enter_async_context(guarding))
+            targets.append(await _answering(spec, servers[-1], opening, breach))
         reported = kind.reported(servers[0].log_text())
         _check_got(spec, targets[0], reported)
-        version = kind.read_version(await place.ask(kind.version_command(place.spec)))
         yield Ready(
             contender=await _described(
                 spec, targets[0], place, servers[0], commands[0], version, opening
             ),
             targets=tuple(targets),
             pids=lambda: frozenset(one.pid for server in servers for one in server.pids()),
-            died=lambda: next((s.exit_text for s in servers if s.exit is not None), None),
+            died=lambda: (
+                breach() or next((s.exit_text for s in servers if s.exit is not None), None)
+            ),
             kill=lambda reason: _kill(servers, reason),
+            breach=breach,
             log=folder / "server-0.log",
             weights_bytes=around.weights_bytes,
+            mapped_bytes=limits.mapped_bytes,
             cache_off=not (spec.prefix_cache or spec.as_shipped),
             values=_values(spec, targets, reported, before, opening),
             attributes=_attributes(commands[0]),
@@ -133,24 +152,24 @@ async def _surroundings(
     )
 
 
-async def _answering(spec: ManagedSpec, server: Server, opening: Opening) -> Target:
-    """The server once it answers; guarded while it loads, since that is where most memory goes."""
+async def _answering(
+    spec: ManagedSpec, server: Server, opening: Opening, breach: Callable[[], str | None]
+) -> Target:
+    """The server once it answers."""
     bound_s = seconds(opening.plan.start_timeout)
     patience = Patience(bound_s, bound_s, lambda: server.exit_text)
-    pids = [one.pid for one in server.pids()]
-    limits = Limits(reserve_bytes=opening.plan.reserve_bytes)
     began = time.monotonic()
-    async with guard(limits, pids, lambda reason: _kill([server], reason)) as watch:
-        try:
-            target = await attach.attach(
-                f"http://127.0.0.1:{server.port}",
-                patience=patience,
-                waiting=lambda _text, waited_s: opening.waiting("starting the engine", waited_s),
-            )
-        except EngineError as error:
-            breach = watch.report().breach
-            why = breach or _why(spec, server, opening, time.monotonic() - began)
-            raise LaunchError(f"contender {label(spec)}: {why}") from error
+    try:
+        target = await attach.attach(
+            f"http://127.0.0.1:{server.port}",
+            patience=patience,
+            waiting=lambda _text, waited_s: opening.waiting("starting the engine", waited_s),
+        )
+    except EngineError as error:
+        if (why := breach()) is not None:
+            raise LaunchError(f"contender {label(spec)}: {why}", reason="memory_floor") from error
+        why = _why(spec, server, opening, time.monotonic() - began)
+        raise LaunchError(f"contender {label(spec)}: {why}") from error
     return replace(target, sampler=spec.sampler, ready_s=time.monotonic() - began)
 
 

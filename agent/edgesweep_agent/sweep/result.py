@@ -97,6 +97,8 @@ def _ended_early(level: LevelResult, task: Task, seen: Seen) -> LevelResult:
     """What ended the level outranks what its samples say."""
     if seen.memory.reason:
         return replace(level, status=LevelStatus.FAILED, reason=seen.memory.reason)
+    if task.ready.breach() is not None:
+        return replace(level, status=LevelStatus.FAILED, reason="memory_floor")
     if task.ready.died() is not None:
         return replace(level, status=LevelStatus.FAILED, reason="engine_exited")
     if seen.outcome.stopped_by == DIED:

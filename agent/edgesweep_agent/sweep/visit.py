@@ -16,7 +16,7 @@ from edgesweep_agent.errors import EngineError, LaunchError, SettingsError, Usag
 from edgesweep_agent.plan import ManagedSpec
 
 from .admission import admit
-from .arrange import longest_tokens
+from .arrange import longest
 from .contender import Opening, label, planned
 from .ledger import Place
 from .level import measure, scout
@@ -70,6 +70,18 @@ def _stops(level: LevelResult) -> str:
     return "errors" if any(flag.name == "errors" for flag in level.flags) else ""
 
 
+def _refuse_another_start(ready: Ready) -> None:
+    """Where an engine ended before it had a level, another one would as well.
+
+    Raises:
+        LaunchError: how it ended.
+    """
+    reason = "engine_exited" if ready.breach() is None else "memory_floor"
+    how = ready.died() or "it ended"
+    name = ready.contender.name
+    raise LaunchError(f"contender {name}: over before a level was measured: {how}", reason=reason)
+
+
 @dataclass(slots=True)
 class Visiting:
     """One contender in one session.
@@ -87,6 +99,7 @@ class Visiting:
     _position: int = 0
     _known: Contender | None = None
     _verdicts: Mapping[int, MemoryVerdict] = field(default_factory=dict)
+    _refused: Mapping[Cell, MemoryVerdict] = field(default_factory=dict)
     _per_request_bytes: float | None = None
     _attributes: dict[str, str] = field(default_factory=dict)
     _last: dict[str, LevelCost] = field(default_factory=dict)
@@ -107,12 +120,14 @@ class Visiting:
             for cell in sorted(cells, key=lambda cell: cell.concurrency):
                 spec = msgspec.structs.replace(self.spec, slots=cell.concurrency)
                 await self._start(spec, [cell])
+            await self._tell_refused()
             return
         while cells and self._over() is None:
             # Levels below one that ended the engine are measured on a new one.
             cells = await self._start(self.spec, cells)
         if cells:
             await self._skip(cells, self._over() or "interrupted")
+        await self._tell_refused()
 
     @property
     def _ledger(self) -> Ledger:
@@ -130,14 +145,41 @@ class Visiting:
 
     async def _admitted(self, cells: list[Cell]) -> list[Cell]:
         """Without the levels that cannot fit; the engine is sized for those that do."""
-        admission = await admit(self.spec, self._plan, self.levels, self.terms.box)
+        admission = await admit(
+            self.spec,
+            self._plan,
+            self.levels,
+            self.terms.box,
+            slots_before=self._slots_before(),
+        )
         self.spec = admission.spec
-        for cell in cells:
-            if (verdict := admission.refused.get(cell.concurrency)) is not None:
-                place = self._place(cell, planned(self.spec))
-                await self._ledger.unmeasured([place], LevelStatus.SKIPPED, "memory", verdict)
         self._verdicts, self._per_request_bytes = admission.admitted, admission.per_request_bytes
-        return [cell for cell in cells if cell.concurrency not in admission.refused]
+        self._refused = {
+            cell: admission.refused[cell.concurrency]
+            for cell in cells
+            if cell.concurrency in admission.refused
+        }
+        if admission.sized:
+            self._attributes["slots_sized"] = admission.sized
+            self._ledger.progress(Progress(label(self.spec), f"sized to {admission.sized}"))
+        return [cell for cell in cells if cell not in self._refused]
+
+    def _slots_before(self) -> int | None:
+        """What an earlier session gave this contender: its levels belong to one configuration."""
+        name = label(self.spec)
+        if [label(spec) for spec in self._plan.contenders].count(name) > 1:
+            return None
+        known = self._ledger.contenders.values()
+        return next((one.slots for one in known if one.managed and one.name == name), None)
+
+    async def _tell_refused(self) -> None:
+        """As levels of the contender that is measured, once it is known."""
+        for cell, verdict in self._refused.items():
+            place = self._place(cell, self._known or planned(self.spec))
+            await self._ledger.unmeasured(
+                [place], LevelStatus.SKIPPED, "memory", verdict, self._attributes
+            )
+        self._refused = {}
 
     async def _start(self, spec: ContenderSpec, cells: list[Cell]) -> list[Cell]:
         """Measure on one start of the engine; returns what is left for another."""
@@ -147,7 +189,7 @@ class Visiting:
         except (EngineError, LaunchError, SettingsError, UsageError) as error:
             self._ledger.errors.append(error)
             alone = len(self._plan.contenders) == 1
-            if not (alone and not self._ledger.levels):
+            if not alone or self._ledger.levels or self._refused:
                 await self._fail(cells, error)
             return []
         await self._skip(cells, "interrupted")
@@ -174,9 +216,11 @@ class Visiting:
             if cells and self._plan.thermal == "soaked":
                 highest = max(cells, key=lambda cell: cell.concurrency)
                 self._attributes["soak"] = await soak(self._task(ready, highest, 0))
-            if self._scouts:
-                cells = await self._scouted(ready, cells)
-            return await self._measured(ready, cells)
+            admitted = await self._scouted(ready, cells) if self._scouts else cells
+            left = await self._measured(ready, admitted)
+            if left and left == cells:
+                _refuse_another_start(ready)
+            return left
 
     async def _scouted(self, ready: Ready, cells: list[Cell]) -> list[Cell]:
         """Ascending, one burst a level: the levels below the first that fails are admitted."""
@@ -257,15 +301,15 @@ class Visiting:
 
     async def _check_fits(self, ready: Ready, cells: Sequence[Cell]) -> None:
         """Refuse what the server would: better one line now than every request later."""
-        room = ready.contender.context_per_request
-        for cell in cells if room is not None else ():
-            longest = await longest_tokens(cell.shape, cell.concurrency, ready.target)
-            if longest > (room or longest):
+        facts = ready.target.facts
+        for cell in cells if facts.context_per_request is not None else ():
+            prompt, output = await longest(cell.shape, cell.concurrency, ready.target)
+            if misfit := facts.misfit(prompt, output):
                 raise UsageError(
-                    f"{ready.contender.name}: {cell.shape.workload().name} has requests of up to "
-                    f"{longest} tokens at level {cell.concurrency}, prompt and output together, "
-                    f"and one may use {room}: choose a smaller workload, or give the server more "
-                    "context per slot"
+                    f"{ready.contender.name}: {cell.shape.workload().name} at level "
+                    f"{cell.concurrency}: {prompt} prompt and {output} output tokens do not go "
+                    f"into the context of one request ({misfit}): choose a smaller workload, or "
+                    "give the server more context per slot"
                 )
 
     def _check_alone(self, ready: Ready) -> None:
@@ -287,6 +331,8 @@ class Visiting:
 
     async def _fail(self, cells: Sequence[Cell], error: AgentError) -> None:
         reason = "no_such_model" if isinstance(error, UsageError) else "not_ready"
+        if isinstance(error, LaunchError):
+            reason = error.reason
         await self._unmeasured(cells, LevelStatus.FAILED, reason)
 
     async def _unmeasured(self, cells: Sequence[Cell], status: LevelStatus, reason: str) -> None:

@@ -33,11 +33,6 @@ _FORWARDERS = frozenset(
 """They listen for an engine that is somewhere else."""
 
 
-def managed(pid: int) -> EnginePids:
-    """The engine that was started as this process."""
-    return lambda: frozenset({pid})
-
-
 def attached(url: str, files: Files) -> EnginePids:
     """The engine behind an address; looks its host's name up, which may block."""
     parts = urlsplit(url)

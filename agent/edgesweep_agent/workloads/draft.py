@@ -154,18 +154,21 @@ class Draft:
     arrangement: Arrangement = _CLOSED_LOOP
 
     @property
-    def longest_tokens(self) -> int:
-        """The most tokens that a request may come to: its prompt, what was said before, its answer.
+    def longest(self) -> tuple[int, int]:
+        """Prompt, with what was said before it, and answer of the request with the most tokens.
 
-        The context of one request must hold them.
+        The context of one request must hold both.
         """
         chains = [[request] for track in self.tracks for request in track.requests]
         chains += [list(chain) for track in self.tracks for chain in track.chains]
         chains += [[request] for request in self.warmup]
-        return max(
-            sum(request.prompt_tokens(self.wanted) + request.max_tokens for request in chain)
-            for chain in chains
-        )
+        return max((self._length(chain) for chain in chains), key=sum)
+
+    def _length(self, chain: Sequence[Request]) -> tuple[int, int]:
+        """Of a conversation's last request: everything before it stands in its prompt."""
+        prompts = sum(request.prompt_tokens(self.wanted) for request in chain)
+        answers = [request.max_tokens for request in chain]
+        return prompts + sum(answers[:-1]), answers[-1]
 
     def plan(self, ask: Ask, texts: Sequence[str] | None = None) -> LevelPlan:
         """The level, ready to send.
