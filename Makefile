@@ -42,16 +42,18 @@ lint: setup
 
 types: setup
 	$(BIN)/mypy --no-error-summary
-	$(BIN)/mypy --no-error-summary --strict demo/*.py requirements/lock.py protos/generate.py
+	$(BIN)/mypy --no-error-summary --strict demo/*.py requirements/lock.py protos/generate.py protos/schemas.py
 
 imports: setup
 	$(BIN)/lint-imports
 
 protos: setup  ## generate protos/edgesweep/v1 from its .proto files
 	$(BIN)/python protos/generate.py protos
+	$(BIN)/python protos/schemas.py
 
 drift: setup
 	$(BIN)/python protos/generate.py --check protos
+	$(BIN)/python protos/schemas.py --check
 
 lock: setup  ## pin requirements/*.txt anew; run with the oldest supported Python
 	$(BIN)/python requirements/lock.py

@@ -115,8 +115,8 @@ def _verdict(verdict: MemoryVerdict | None) -> dict[str, object] | None:
 
 
 def _term(name: str) -> str:
-    """The KV cache goes by its arithmetic for people (``KV 4 x 512 x 23,040 B``), which is text."""
-    return "kv" if name.startswith("KV ") else name
+    """A key that does not change: the KV cache's name is its arithmetic (``KV 4 x 512 x 8 B``)."""
+    return "kv" if name.startswith("KV ") else name.replace(" ", "_")
 
 
 def _flag(flag: Flag) -> dict[str, object]:

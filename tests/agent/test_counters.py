@@ -139,7 +139,7 @@ OFF = '{"error":{"code":501,"message":"it needs `--metrics`","type":"not_support
         (200, '{"error":"Unexpected endpoint or method."}', MetricsState.ABSENT, "Unexpected"),
         (200, "other 1\n", MetricsState.ABSENT, r"no e:\* among"),
         (200, "OK", MetricsState.UNREADABLE, "no sample"),
-        (200, "<html>", MetricsState.UNREADABLE, "no sample"),
+        (200, "<html>", MetricsState.UNREADABLE, "HTML page"),
         (401, '{"error":{"message":"Invalid API Key"}}', MetricsState.UNREADABLE, "401: Invalid"),
         (500, "", MetricsState.UNREADABLE, "HTTP 500"),
         (503, "e:running 1\n", MetricsState.UNREADABLE, "HTTP 503"),

@@ -140,7 +140,8 @@ def test_eng_02_the_context_of_props_is_that_of_one_slot(variant):
         ({"model_path": "/m/a.gguf"}, None, None),
         ({"default_generation_settings": {"n_ctx": 0}}, None, None),
         ({"default_generation_settings": {"n_ctx": True}, "total_slots": True}, None, None),
-        ({"default_generation_settings": {"n_ctx": 2048.0}, "total_slots": -1}, None, None),
+        ({"default_generation_settings": {"n_ctx": 2048.0}, "total_slots": -1}, None, 2048),
+        ({"default_generation_settings": {"n_ctx": 2048.5}, "total_slots": 10**12}, None, None),
         ({"default_generation_settings": None, "total_slots": "4"}, None, None),
     ],
 )

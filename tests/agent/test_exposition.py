@@ -30,6 +30,8 @@ def one(line):
         ("a 1 -5", ("a", {}, 1.0)),
         ('a_bucket{le="1"} 17 # {trace="x y"} 0.9 1.5', ("a_bucket", {"le": "1"}, 17.0)),
         ("a{} .5", ("a", {}, 0.5)),
+        ('a{b="c"}1', ("a", {"b": "c"}, 1.0)),
+        ("a 1 1.7e9", ("a", {}, 1.0)),
         ('a {b="c"} 1', ("a", {"b": "c"}, 1.0)),
         ('a{b="c",} -1.', ("a", {"b": "c"}, -1.0)),
         ('a{ b = "c" , d="" } 1', ("a", {"b": "c", "d": ""}, 1.0)),
@@ -67,7 +69,7 @@ def test_met_02_as_it_was_reported():
 @pytest.mark.parametrize(
     "line",
     ["a", "a{", 'a{b="c} 1', 'a{b="c" d="e"} 1', "a{b=c} 1", "a one", "1a 1", "a 1_000", "a 0x1p3",
-     "a 1 2 3", '{"quoted",b="c"} 1', "a{b} 1", "=1", 'a{b="c"}1', "<html>", '"a 1'],
+     "a 1 2 3", '{"quoted",b="c"} 1', "a{b} 1", "=1", "a{}", "<html>", '"a 1'],
 )  # fmt: skip
 def test_met_02_one_bad_line_costs_that_line_alone(line):
     read = parse(f"x 1\n{line}\ny 2\n")

@@ -211,7 +211,6 @@ def test_the_levels_get_their_energy_at_the_wall(tmp_path):
     assert (first["wall"]["n"], first["wall"]["coverage"]) == (37, 1.0)
     assert first["power_w"] == first["wall"]["mean_w"] == pytest.approx(13.01, rel=1e-3)
     assert first["energy_j_per_token"] == pytest.approx(13.01 / 26, rel=1e-3)
-    assert first["wall"]["energy_j_per_request"] == pytest.approx(13.01 / 0.5, rel=1e-3)
     assert first["attributes"] == {"energy_boundary": "wall", "thermal": "fresh"}
     assert second["wall"]["joules"] is None
     assert "the last reading is" in second["wall"]["reason"]

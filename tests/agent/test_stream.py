@@ -290,7 +290,7 @@ def test_parts_of_tool_calls_belong_together_by_number():
 
 LEVEL = SimpleNamespace(
     run_id="r", contender=SimpleNamespace(id="c"), session=1, workload=SimpleNamespace(name="w"),
-    concurrency=4,
+    concurrency=4, attempt=1,
 )  # fmt: skip
 
 
@@ -298,12 +298,13 @@ def test_a_sample_as_a_line_of_json():
     said = replace(exchange(GOOD), chain=0, step=1)
     got = to_sample(said, concurrency=4, part="dev")
     line = sample_object(LEVEL, got, keep_text=False)
-    assert (line["part"], line["chain"], line["step"], line["tool_calls"]) == ("dev", 0, 1, "")
+    assert (line["part"], line["chain"], line["step"]) == ("dev", 0, 1)
+    assert line["tool_call_arguments"] == ""
     assert (line["icl_s"], line["itl_s"]) == ([0.05], [0.05])
     assert "text" not in line
     line = sample_object(LEVEL, sample(GOOD), keep_text=True)
     assert (line["part"], line["chain"], line["text"]) == (None, None, "ab")
-    assert "tool_calls" not in line
+    assert "tool_call_arguments" not in line
 
 
 def test_gaps_of_a_buffered_stream_are_null():

@@ -13,7 +13,10 @@ from edgesweep.run_json import level_object, run_object
 
 def test_a_run_has_the_keys_of_the_contract():
     run = run_object(wire.run(), [wire.level(1), wire.level(2)])
-    assert list(run) == ["schema", "run_id", "device", "plan", "contenders", "levels"]
+    assert list(run) == [
+        "schema", "run_id", "state", "reason", "started_at_ns", "ended_at_ns", "device", "plan",
+        "contenders", "workloads", "levels",
+    ]  # fmt: skip
     assert run["schema"] == "edgesweep.run/1"
     assert run["plan"] == {"levels": [1, 2]}
     assert run["device"]["labels"] == {"site": "ulm"}
@@ -38,7 +41,7 @@ def test_a_level_has_every_registered_metric():
     assert (level["e2e_s"], level["requests_per_s"]) == (None, None)
     assert level["output_tokens_per_s"] == 40.5
     assert (level["prompt_tokens"], type(level["prompt_tokens"])) == (10240, int)
-    assert level["blocks"] == [40.0, 41.0]
+    assert level["block_output_tokens_per_s"] == [40.0, 41.0]
 
 
 def test_what_is_not_finite_is_null():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -131,8 +133,14 @@ def _files(
 
 def _device(settings: Settings | None) -> Device:
     if settings is None:
-        return device.describe("local", {})
-    return device.describe(settings.device.id, settings.device.labels)
+        return _described("local", {})
+    return _described(settings.device.id, settings.device.labels)
+
+
+def _described(device_id: str, labels: dict[str, str]) -> Device:
+    """The device, and which agent measured on it: a run's file travels without an envelope."""
+    about = device.describe(device_id, labels)
+    return replace(about, attributes={**about.attributes, "agent_version": version("edgesweep")})
 
 
 def _turn(settings: Settings | None) -> AbstractContextManager[None]:

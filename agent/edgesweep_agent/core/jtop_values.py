@@ -15,6 +15,7 @@ from .rails import rail_name
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_MOST = 2**63
 _UNITS = {
     "gpu_load": "percent",
     "emc_load": "percent",
@@ -73,7 +74,10 @@ def _temperature(told: Mapping[str, Any]) -> float | None:
 
 
 def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, (int, float)) else None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    # What no float holds, or is none, would spoil every JSON that it comes into.
+    return float(value) if -_MOST < value < _MOST else None
 
 
 def _times(value: object, factor: int) -> float | None:

@@ -73,14 +73,11 @@ def _window(level: Mapping[str, Any]) -> Window | None:
 
 
 def _counts(level: Mapping[str, Any]) -> dict[str, float | None]:
-    """Tokens and requests of the window, as its rates say."""
-    window = _window(level)
-    names = {"token": "output_tokens_per_s", "request": "requests_per_s"}
-    rates = {key: level.get(name) for key, name in names.items()}
-    return {
-        key: rate * window.seconds if window and isinstance(rate, (int, float)) else None
-        for key, rate in rates.items()
-    }
+    """Tokens of the window, as its rate says."""
+    window, rate = _window(level), level.get("output_tokens_per_s")
+    if window is None or not isinstance(rate, (int, float)):
+        return {}
+    return {"token": rate * window.seconds}
 
 
 def _whole(value: object) -> int | None:

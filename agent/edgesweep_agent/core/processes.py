@@ -52,15 +52,18 @@ def parse_stat(text: str) -> Stat | None:
     head, bracket, tail = text.rpartition(")")
     fields = tail.split()
     pid = head.partition(" ")[0]
-    if not bracket or not pid.isdigit() or len(fields) < 22:
+    if not bracket or len(fields) < 22:
         return None
-    return Stat(
-        identity=Identity(int(pid), int(fields[19])),
-        parent=int(fields[1]),
-        alive=fields[0] not in _ZOMBIES,
-        cpu_ticks=int(fields[11]) + int(fields[12]),
-        rss_pages=int(fields[21]),
-    )
+    try:
+        return Stat(
+            identity=Identity(int(pid), int(fields[19])),
+            parent=int(fields[1]),
+            alive=fields[0] not in _ZOMBIES,
+            cpu_ticks=int(fields[11]) + int(fields[12]),
+            rss_pages=int(fields[21]),
+        )
+    except ValueError:
+        return None
 
 
 def parse_rollup(text: str) -> Rollup | None:

@@ -47,7 +47,7 @@ class LevelSummary:
     Attributes:
         block_output_tokens_per_s: Of equal parts of the window; of each burst for a fan-out.
         attributes: What is said in words, such as ``slowest_step``.
-        window_ns: First and last instant over which rates were taken, monotonic.
+        windows_ns: Over which rates were taken, monotonic; in one piece but for bursts.
     """
 
     status: LevelStatus
@@ -60,7 +60,12 @@ class LevelSummary:
     distributions: Mapping[str, Distribution] = field(default_factory=dict)
     block_output_tokens_per_s: tuple[float, ...] = ()
     attributes: Mapping[str, str] = field(default_factory=dict)
-    window_ns: tuple[int, int] | None = None
+    windows_ns: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def window_ns(self) -> tuple[int, int] | None:
+        """From the first instant of the windows to the last."""
+        return (self.windows_ns[0][0], self.windows_ns[-1][1]) if self.windows_ns else None
 
 
 def summarise(
@@ -108,7 +113,7 @@ def summarise(
         distributions={**_distributions(_typical(ok, arranged)), **own.distributions},
         block_output_tokens_per_s=block_rates(ok, windows) if ok else (),
         attributes=own.attributes,
-        window_ns=(windows[0].start_ns, windows[-1].end_ns) if windows else None,
+        windows_ns=tuple((window.start_ns, window.end_ns) for window in windows),
     )
 
 

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 _RAM = re.compile(r"\bRAM (\d+)/(\d+)MB")
 _SWAP = re.compile(r"\bSWAP (\d+)/(\d+)MB")
-_CPU = re.compile(r"\bCPU \[([^\]]*)\]")
+_CPU = re.compile(r"\b(?:CPU|cpu) \[([^\]]*)\]")
 _CORE = re.compile(r"(\d+)%")
 _EMC = re.compile(r"\bEMC(?:_FREQ)? (\d+)%(?:@(\d+))?")
 _GPU = re.compile(r"\bGR3D(?:_FREQ)? (?:(\d+)%)?(?:@\[?(\d+))?")
 _TEMPERATURE = re.compile(r"\b([A-Za-z][\w-]*)@(-?\d+(?:\.\d+)?)C\b")
-_RAIL = re.compile(r"\b([A-Z][A-Z0-9_]*) (-?\d+)(?:mW)?/-?\d+(?:mW)?(?=[\s/]|$)")
+_RAIL = re.compile(r"\b([A-Z][A-Z0-9_]*) (-?\d+)(?:mW(?:/-?\d+(?:mW)?)?|/-?\d+(?:mW)?)(?=[\s/]|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,8 @@ def parse(line: str) -> Tegrastats:
     gpu, emc = _pair(_GPU, line), _pair(_EMC, line)
     cores = _cores(line)
     loads = [load for load in cores or [] if load is not None]
+    zones = _TEMPERATURE.findall(line)
+    names = temperatures.distinct([temperatures.zone(name) for name, _ in zones])
     return Tegrastats(
         ram_used_mb=ram[0],
         ram_total_mb=ram[1],
@@ -77,8 +79,8 @@ def parse(line: str) -> Tegrastats:
         emc_load_percent=emc[0],
         emc_freq_mhz=emc[1],
         temperatures_c={
-            temperatures.zone(name): temperatures.of_zone(name, float(value))
-            for name, value in _TEMPERATURE.findall(line)
+            name: temperatures.of_zone(kind, float(value))
+            for name, (kind, value) in zip(names, zones, strict=True)
         },
         power_mw={name: int(now) for name, now in _RAIL.findall(line)},
     )

@@ -36,6 +36,19 @@ def zone(kind: str) -> str:
     return chip_names.slug(short or kind).replace("-", "_") or "unnamed"
 
 
+def distinct(names: Iterable[str]) -> list[str]:
+    """Names made distinct: the second ``x`` becomes ``x_1``, and steps aside for one called so."""
+    given: list[str] = list(names)
+    found: list[str] = []
+    for name in given:
+        free, number = name, 0
+        while free in found or (number and free in given):
+            number += 1
+            free = f"{name}_{number}"
+        found.append(free)
+    return found
+
+
 def highest(values: Iterable[float | None]) -> float | None:
     """The hottest of those that were read."""
     return max((value for value in values if value is not None), default=None)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .files import Missing
+from edgesweep_agent.core import temperatures
+
+from .files import Missing, absent
 from .readings import nothing, of_file, reading
 
 if TYPE_CHECKING:
@@ -49,14 +51,24 @@ class AmdGpu:
             f"{head}_vram_used": ("bytes", f"{device}/mem_info_vram_used", 1.0),
             f"{head}_gtt_total": ("bytes", f"{device}/mem_info_gtt_total", 1.0),
             f"{head}_gtt_used": ("bytes", f"{device}/mem_info_gtt_used", 1.0),
-            f"temperature_{head}": ("C", f"{chip}/temp1_input", 1e-3),
             f"{head}_frequency": ("Hz", f"{chip}/freq1_input", 1.0),
         }
         found = [
             of_file(self._files, name, unit, path, scale=scale)
             for name, (unit, path, scale) in files.items()
         ]
-        return [*found, reading(f"power_{head}", "W", self._watts(chip), boundary="gpu")]
+        return [
+            *found,
+            reading(f"temperature_{head}", "C", self._celsius(f"{chip}/temp1_input")),
+            reading(f"power_{head}", "W", self._watts(chip), boundary="gpu"),
+        ]
+
+    def _celsius(self, path: str) -> float | Missing:
+        milli = self._files.number(path)
+        if isinstance(milli, Missing):
+            return milli
+        celsius = temperatures.believable(milli / 1000)
+        return absent(f"/{path}: {milli} is no temperature") if celsius is None else celsius
 
     def _watts(self, chip: str) -> float | Missing:
         average = self._files.number(f"{chip}/power1_average")

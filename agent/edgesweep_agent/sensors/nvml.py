@@ -10,7 +10,7 @@ import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from edgesweep_agent.core import chip_names
+from edgesweep_agent.core import chip_names, temperatures
 
 from .files import Missing, absent, failed
 from .readings import nothing, reading
@@ -26,6 +26,8 @@ _POWER_INSTANT = 186
 """NVML_FI_DEV_POWER_INSTANT; ``nvmlDeviceGetPowerUsage`` is a mean of 1 s since Ampere."""
 _REFUSED = (2, 3, 13)
 """Invalid argument, not supported, function not found: this GPU or driver will never have it."""
+_ALL_BITS = frozenset({2**32 - 1, 2**64 - 1, -1})
+"""NVML_VALUE_NOT_AVAILABLE, in the widths that it comes in."""
 _THERMAL = 0x20 | 0x40
 _POWER_BRAKE = 0x80
 _POWER_CAP = 0x04
@@ -173,8 +175,17 @@ class NvmlGpu:
             own = nvml.memory_bytes(at)
             if isinstance(own, Missing):
                 return reading(name, one.unit, own)
-        found = nvml.ask(at, one.name, one.ask)
+        found = _believed(one, nvml.ask(at, one.name, one.ask))
         return reading(name, one.unit, found, scale=one.scale, boundary=one.boundary)
+
+
+def _believed(field: Field, found: Any | Missing) -> Any | Missing:
+    """What some drivers answer in place of a refusal is none: all bits set, -256 degC."""
+    if isinstance(found, Missing):
+        return found
+    if found in _ALL_BITS or (field.unit == "C" and temperatures.believable(found) is None):
+        return absent(f"{field.name}: {found} is what this driver says for not available")
+    return found
 
 
 def _name(nvml: Any, gpu: Any) -> Any:

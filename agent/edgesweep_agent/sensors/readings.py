@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from edgesweep_agent.core import temperatures
+
 from .base import Reading, State
 from .files import Missing
 
 if TYPE_CHECKING:
     from .files import Files
+
+
+_MOST = 2**63
+"""No counter of a kernel is this high; NaN is neither above nor below."""
 
 
 def reading(
@@ -17,6 +23,8 @@ def reading(
     """A value in its unit, or the reason for there being none."""
     if isinstance(found, Missing):
         return Reading(name, unit, found.state, reason=found.reason, boundary=boundary)
+    if not -_MOST < found < _MOST:
+        return Reading(name, unit, State.FAILED, reason=f"{found!s:.40} is no reading")
     return Reading(name, unit, value=found * scale, boundary=boundary)
 
 
@@ -34,7 +42,4 @@ def nothing(name: str, unit: str, reason: str) -> list[Reading]:
 
 def numbered(names: list[str]) -> list[str]:
     """Names made distinct: the second ``x`` becomes ``x_1``."""
-    return [
-        f"{name}_{names[:at].count(name)}" if name in names[:at] else name
-        for at, name in enumerate(names)
-    ]
+    return temperatures.distinct(names)

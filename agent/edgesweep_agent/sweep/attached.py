@@ -19,6 +19,7 @@ from edgesweep_agent.settings import read_header
 from edgesweep_agent.watch import listener
 
 from .contender import Ready, label, short
+from .footprint import Footprint
 
 if TYPE_CHECKING:
     from edgesweep_agent.engines.base import Facts
@@ -53,7 +54,8 @@ async def attached(spec: AttachedSpec, opening: Opening) -> Ready:
     return Ready(
         contender=_described(spec, targets),
         targets=tuple(targets),
-        pids=listener.together(parts),
+        pids=(pids := listener.together(parts)),
+        footprint=Footprint(files, pids() or ()),
         values={"round_trip_s": await round_trip_s(first.url)} if spec.remote else {},
         price=spec.price,
     )

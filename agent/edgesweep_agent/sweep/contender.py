@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from edgesweep_agent.watch.listener import EnginePids
 
     from .box import Box
+    from .footprint import Footprint
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class Ready:
         kill: Ends it at once, from any thread; nothing where it is not ours to end.
         breach: Tells why the memory guard has ended it, if it has.
         log: What it writes, if we started it.
+        footprint: What it takes of the memory.
         weights_bytes: Of its model, if the file can be seen.
         mapped_bytes: File cache that it cannot do without.
         cache_off: We started it with its prefix cache off.
@@ -41,6 +43,7 @@ class Ready:
     contender: Contender
     targets: tuple[Target, ...]
     pids: EnginePids
+    footprint: Footprint
     died: Callable[[], str | None] = lambda: None
     kill: Callable[[str], None] = lambda _reason: None
     breach: Callable[[], str | None] = lambda: None

@@ -26,12 +26,14 @@ from edgesweep_agent.core.startfail import classify
 from edgesweep_agent.errors import EngineError, LaunchError, SettingsError
 from edgesweep_agent.guard import guard
 from edgesweep_agent.launchers.registry import LAUNCHERS
+from edgesweep_agent.sensors.files import Files
 from edgesweep_agent.servers.base import Surroundings
 from edgesweep_agent.servers.registry import SERVERS
 
 from .admission import needed_in_cache
 from .attached import told_settings
 from .contender import Ready, label
+from .footprint import Footprint
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -90,13 +92,17 @@ async def managed(spec: ManagedSpec, opening: Opening) -> AsyncIterator[Ready]:
             guards.append(await stack.enter_async_context(guarding))
             targets.append(await _answering(spec, servers[-1], opening, breach))
         reported = kind.reported(servers[0].log_text())
+        roots = [pid for server in servers for pid in _first(server)]
+        shared = opening.box.gpu == "unified"
+        footprint = Footprint(Files(opening.box.root), roots, before, is_shared=shared)
         _check_got(spec, targets[0], reported)
         yield Ready(
             contender=await _described(
                 spec, targets[0], place, servers[0], commands[0], version, opening
             ),
             targets=tuple(targets),
-            pids=lambda: frozenset(one.pid for server in servers for one in server.pids()),
+            pids=lambda: frozenset(roots),
+            footprint=footprint,
             died=lambda: (
                 breach() or next((s.exit_text for s in servers if s.exit is not None), None)
             ),
@@ -106,7 +112,7 @@ async def managed(spec: ManagedSpec, opening: Opening) -> AsyncIterator[Ready]:
             weights_bytes=around.weights_bytes,
             mapped_bytes=limits.mapped_bytes,
             cache_off=not (spec.prefix_cache or spec.as_shipped),
-            values=_values(spec, targets, reported, before, opening),
+            values=_values(targets, reported, footprint, opening),
             attributes=_attributes(commands[0]),
         )
     for server in servers:
@@ -246,20 +252,20 @@ async def _described(
 
 
 def _values(
-    spec: ManagedSpec,
-    targets: list[Target],
-    reported: Reported,
-    before_bytes: int | None,
-    opening: Opening,
+    targets: list[Target], reported: Reported, footprint: Footprint, opening: Opening
 ) -> dict[str, float]:
-    after = opening.box.available().available_bytes
-    taken = None if before_bytes is None or after is None else max(0, before_bytes - after)
     told = {
         "ready_s": targets[0].ready_s,
-        "idle_bytes": None if taken is None else taken / spec.replicas,
+        "idle_bytes": footprint.taken_bytes(opening.box.available().available_bytes),
         "kv_reserved_bytes": reported.kv_buffer_bytes,
     }
     return {name: float(value) for name, value in told.items() if value is not None}
+
+
+def _first(server: Server) -> list[int]:
+    """The first of its processes, from which all others descend; none if they are not known."""
+    found = sorted(server.pids(), key=lambda one: one.start_ticks)
+    return [one.pid for one in found[:1]]
 
 
 def _attributes(command: Command) -> dict[str, str]:

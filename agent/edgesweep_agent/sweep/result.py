@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from edgesweep.records import LevelStatus
-from edgesweep_agent.core import energy, validity
+from edgesweep_agent.core import validity
 from edgesweep_agent.core.evidence import ClientEvidence
 from edgesweep_agent.core.slo import Slo
 from edgesweep_agent.core.summary import summarise
-from edgesweep_agent.core.window import Window
 from edgesweep_agent.loadgen.client import ASKED, DIED
 from edgesweep_agent.workloads.registry import SHARING
+
+from .power import of_level
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +60,7 @@ def result(
     )
     soaked = task.ledger.plan.thermal == "soaked"
     status, reason = validity.judged(summary.status, summary.reason, flags, soaked=soaked)
-    power = _energy(task, summary)
+    power = of_level(task.box, summary, samples)
     level = replace(
         level,
         status=status,
@@ -177,11 +178,11 @@ def _client(outcome: LevelOutcome) -> dict[str, float]:
 
 
 def _memory(task: Task, report: GuardReport) -> dict[str, float]:
-    told: dict[str, float | None] = {"bytes_per_request": task.per_request_bytes}
-    if report.used_peak_bytes is not None and report.used_start_bytes is not None:
-        idle = task.ready.values.get("idle_bytes", 0.0)
-        told["memory_peak_bytes"] = idle + report.used_peak_bytes - report.used_start_bytes
-    return {name: value for name, value in told.items() if value is not None}
+    told = {
+        "bytes_per_request": task.per_request_bytes,
+        "memory_peak_bytes": task.ready.footprint.taken_bytes(report.minimum_available_bytes),
+    }
+    return {name: float(value) for name, value in told.items() if value is not None}
 
 
 def _cost(summary: LevelSummary, price: Price | None) -> dict[str, float]:
@@ -191,24 +192,3 @@ def _cost(summary: LevelSummary, price: Price | None) -> dict[str, float]:
         return {}
     paid = prompt * price.input_per_million + output * price.output_per_million
     return {"cost_per_million_output_tokens": paid / output}
-
-
-@dataclass(frozen=True, slots=True)
-class _Power:
-    values: dict[str, float]
-    attributes: dict[str, str]
-
-
-def _energy(task: Task, summary: LevelSummary) -> _Power:
-    """Over the window of the rates; without a sensor there is none, and the record says why."""
-    sampler, span = task.box.sampler, summary.window_ns
-    if sampler is None or span is None:
-        return _Power({}, {})
-    window = Window(*span)
-    found = energy.best(sampler.power(*span), window)
-    tokens = summary.values.get("output_tokens_per_s", 0.0) * window.seconds
-    tasks = summary.values.get("requests_per_s", 0.0) * window.seconds
-    values = energy.figures(found, {"token": tokens, "task": tasks})
-    if found.joules is None:
-        return _Power({}, {"energy_absent": found.reason})
-    return _Power(dict(values), {"energy_boundary": found.boundary})

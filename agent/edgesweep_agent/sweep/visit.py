@@ -145,12 +145,13 @@ class Visiting:
 
     async def _admitted(self, cells: list[Cell]) -> list[Cell]:
         """Without the levels that cannot fit; the engine is sized for those that do."""
+        before = self._before()
         admission = await admit(
             self.spec,
             self._plan,
             self.levels,
             self.terms.box,
-            slots_before=self._slots_before(),
+            slots_before=None if before is None else before.slots,
         )
         self.spec = admission.spec
         self._verdicts, self._per_request_bytes = admission.admitted, admission.per_request_bytes
@@ -164,18 +165,18 @@ class Visiting:
             self._ledger.progress(Progress(label(self.spec), f"sized to {admission.sized}"))
         return [cell for cell in cells if cell not in self._refused]
 
-    def _slots_before(self) -> int | None:
-        """What an earlier session gave this contender: its levels belong to one configuration."""
+    def _before(self) -> Contender | None:
+        """This contender as an earlier session had it: its levels are of one configuration."""
         name = label(self.spec)
         if [label(spec) for spec in self._plan.contenders].count(name) > 1:
             return None
         known = self._ledger.contenders.values()
-        return next((one.slots for one in known if one.managed and one.name == name), None)
+        return next((one for one in known if one.managed and one.name == name), None)
 
     async def _tell_refused(self) -> None:
         """As levels of the contender that is measured, once it is known."""
         for cell, verdict in self._refused.items():
-            place = self._place(cell, self._known or planned(self.spec))
+            place = self._place(cell, self._contender())
             await self._ledger.unmeasured(
                 [place], LevelStatus.SKIPPED, "memory", verdict, self._attributes
             )
@@ -336,9 +337,12 @@ class Visiting:
         await self._unmeasured(cells, LevelStatus.FAILED, reason)
 
     async def _unmeasured(self, cells: Sequence[Cell], status: LevelStatus, reason: str) -> None:
-        contender = self._known or planned(self.spec)
-        places = [self._place(cell, contender) for cell in cells]
+        places = [self._place(cell, self._contender()) for cell in cells]
         await self._ledger.unmeasured(places, status, reason)
+
+    def _contender(self) -> Contender:
+        """Who levels that are not measured belong to, as well as that is known."""
+        return self._known or self._before() or planned(self.spec)
 
     def _place(self, cell: Cell, contender: Contender) -> Place:
         return Place(contender, self.session, cell.shape.workload(), cell.concurrency)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bench_clients import Load, Timed
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class AiperfProfile:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bench_clients import Load, Timed
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _RUN = """\
 from vllm.benchmarks.serve import add_cli_args, main
