@@ -182,6 +182,13 @@ def test_weights_are_needed_in_the_cache_where_they_are_mapped(model, flags, gpu
     assert needed_in_cache(copying, GIB, gpu) == needed_in_cache(copying, 0, gpu) > 0
 
 
+def test_what_an_engine_of_this_model_has_left_in_the_cache_is_there_for_the_next(model):
+    spec, box = ManagedSpec(model, 1, CONTEXT), FixedBox(GIB)
+    weights = memory.model(model).weight_bytes
+    anyio.run(lambda: admit(spec, SweepPlan((spec,)), (1,), box))
+    assert box.reused_bytes == needed_in_cache(spec, weights, "none") > weights
+
+
 def test_what_the_cache_has_already_is_not_counted_twice():
     # A cgroup in which an engine has just served the same model, and has ended.
     left = CgroupMemory("c", 512 * MIB, 150 * MIB, 8 * MIB, 92 * MIB)

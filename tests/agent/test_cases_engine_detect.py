@@ -28,6 +28,7 @@ def listing(**entry):
         ({"id": "m", "aliases": 7}, ("m",)),
         ({"id": "m", "aliases": "xyz"}, ("m",)),
         ({"id": "é\u2028", "aliases": ["m", "m"]}, ("é\u2028", "m")),
+        ({"id": "a\ud83d"}, ("a?",)),
         ({}, ()),
     ],
 )
@@ -48,7 +49,7 @@ def test_eng_04_a_build_that_is_not_told_is_no_sign(build):
     [
         ("0.11.0", "0.11.0"),
         (" 0.11.0\n", "0.11.0"),
-        ("0.11.0+cu128 (\tgit abc)", "0.11.0+cu128 (git abc)"),
+        ("0.11.0+cu128\t\n(git abc)", "0.11.0+cu128 (git abc)"),
         ("v" * 10**6, "v" * 80),
         (None, ""),
         (11, ""),

@@ -5,7 +5,7 @@
 | MET-01 | ``test_engines_counters.py``, ``test_exposition.py``: ``test_met_01_*`` |
 | MET-02, 03 | ``test_exposition.py``: ``test_met_02_*``, ``test_met_03_*`` |
 | MET-05 | ``test_counters.py``: ``test_met_05_*`` |
-| MET-06 | ``test_counters.py``, ``test_engines_counters.py``, ``test_attach.py``: ``test_met_06_*`` |
+| MET-06 | ``test_counters.py``, ``test_engines_counters.py``, ``test_attach.py``: as above |
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def test_met_05_a_start_that_is_no_instant_is_not_told(start):
 OPEN_METRICS = """\
 # TYPE vllm:generation_tokens counter
 # UNIT vllm:generation_tokens tokens
-vllm:generation_tokens_total{model_name="a}\\"b,c=\\n\u2028\u00e9",engine="0"} 7 1.7e9 # {id="x y"} 1 1.7e9
+vllm:generation_tokens_total{name="a}\\"b,c=\\n\u2028\u00e9",engine="0"} 7 1.7e9 # {id="x y"} 1 2e9
 vllm:generation_tokens_created{engine="0"} 1.7e+09
 vllm:num_requests_running{engine="0"}3
 # EOF

@@ -154,6 +154,19 @@ def test_sse_10_an_error_that_says_nothing_is_none(error):
     assert sample([(100, beside), *GOOD[1:]]).ok
 
 
+@pytest.mark.parametrize(
+    "wire",
+    [
+        event(error={"message": "\ud83d"}) + DONE,
+        event(choices=[{"delta": {"content": "a"}, "finish_reason": "\ud83d"}]) + DONE,
+        b'data: "\\ud83d"\n\n',
+    ],
+)
+def test_half_a_character_goes_into_no_record(wire):
+    got = sample([(9, wire)])
+    assert (got.detail + got.finish_reason).encode().decode()
+
+
 def test_an_answer_in_parts_is_an_answer():
     parts = [{"type": "text", "text": "a"}, {"type": "image"}, 7]
     got = sample([(100, delta(content=parts)), *GOOD[1:]])

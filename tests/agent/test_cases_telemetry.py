@@ -3,7 +3,7 @@
 | case | tests |
 |---|---|
 | TEL-01, 06 | ``test_sensors_programs.py``: ``test_tel_01_*``, ``test_tel_06_*`` |
-| TEL-02, 03 | ``test_sensors_sources.py``, ``test_sensors_boards.py``: ``test_tel_02_*``, ``test_tel_03_*`` |
+| TEL-02, 03 | ``test_sensors_sources.py``, ``test_sensors_boards.py``: ``test_tel_02_*`` ... |
 | TEL-05 | ``test_sensors_processes.py``: ``test_tel_05_*`` |
 """
 

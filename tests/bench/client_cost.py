@@ -132,12 +132,14 @@ def run_to_end(client, load: Load, folder: Path) -> tuple[Watch, float]:
     watch.start()
     too_long = threading.Timer(WITHIN_S, os.killpg, (process.pid, signal.SIGKILL))
     too_long.start()
-    _, status, usage = os.wait4(process.pid, 0)
-    too_long.cancel()
-    watch.over.set()
+    try:
+        _, status, usage = os.wait4(process.pid, 0)
+    finally:
+        too_long.cancel()
+        watch.over.set()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
     watch.join()
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
     if status:
         tail = log.read_text(errors="replace")[-2000:]
         raise SystemExit(f"{argv[:2]} ended with status {status}:\n{tail}")
@@ -186,8 +188,19 @@ def figures(short: Cost, long: Cost) -> dict:
     }
 
 
+def stop_in_order() -> None:
+    """Let a signal end what was started, also where a shell had it ignored."""
+
+    def interrupt(_number, _frame) -> None:
+        raise KeyboardInterrupt
+
+    for sign in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(sign, interrupt)
+
+
 def main() -> None:
     options = arguments()
+    stop_in_order()
     clients = {name: CLIENTS[name] for name in options.client or CLIENTS}
     clients |= {name: PEERS[name](python, options.tokenizer) for name, python in options.peer}
     found = {}

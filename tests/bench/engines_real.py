@@ -23,6 +23,7 @@ import gguf
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "demo"))
+from client_cost import stop_in_order
 from peers.install import install
 from ratios import table
 
@@ -74,6 +75,7 @@ prefix_cache = {prefix_cache}
 
 def main() -> int:
     options = arguments()
+    stop_in_order()
     began_s = time.monotonic()
     out = options.out.resolve()
     out.mkdir(parents=True, exist_ok=True)

@@ -91,7 +91,11 @@ class RealSweep(Sweep):
 
 
 class RealVllmBench(VllmBench):
-    """``vllm bench serve`` with the prompts of a file, in their order."""
+    """``vllm bench serve`` with the prompts of a file, in their order.
+
+    A connection for each request: it sends some into a connection that llama.cpp is closing, and
+    counts them as failed (``ServerDisconnectedError``).
+    """
 
     def __init__(self, python: Path, tokenizer: Path, prompts: Path, model: str) -> None:
         super().__init__(python, tokenizer)
@@ -100,7 +104,7 @@ class RealVllmBench(VllmBench):
     def argv(self, load: Load, folder: Path) -> list[str]:
         asked = ["--dataset-name", "custom", "--dataset-path", str(self._prompts)]
         asked += ["--custom-output-len", "-1", "--disable-shuffle", "--skip-chat-template"]
-        asked += ["--num-warmups", str(2 * load.streams)]
+        asked += ["--num-warmups", str(2 * load.streams), "--header", "Connection=close"]
         return self.command(load, folder, self._model, asked)
 
     def told(self, folder: Path) -> Told:

@@ -21,6 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import packets
+from client_cost import stop_in_order
 from ratios import quantile, ratio, spread, table
 from real_clients import (
     RealSweep,
@@ -75,6 +76,7 @@ def main() -> None:
     wants_peer = options.verb is agree or getattr(options, "peer", None)
     if wants_peer and not (options.peer and options.tokenizer):
         parser.error("needs --peer and --tokenizer")
+    stop_in_order()
     with tempfile.TemporaryDirectory() as folder:
         found = options.verb(options, Path(folder))
     if options.json:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import sys
 from importlib.metadata import version
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from edgesweep_agent.errors import AgentError
 
 from . import fit, inspect, meter, probe, serve, spool, sweep
+
+if sys.version_info < (3, 11):
+    from exceptiongroup import BaseExceptionGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # Click keeps the lines of a block that begins with \b as they are.
 _EXAMPLES = {
@@ -81,13 +87,30 @@ def _root(
     """Options that stand before a command."""
 
 
+def _end(error: AgentError) -> NoReturn:
+    typer.echo(f"edgesweep-agent: {error}", err=True)
+    sys.exit(error.exit_code)
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error
+
+
 def main() -> None:
     """Run a command; what the operator can mend is one line on stderr, never a traceback."""
     try:
         app()
     except AgentError as error:
-        typer.echo(f"edgesweep-agent: {error}", err=True)
-        sys.exit(error.exit_code)
+        _end(error)
+    except BaseExceptionGroup as group:
+        errors = [error for error in _leaves(group) if isinstance(error, AgentError)]
+        if not errors:
+            raise
+        _end(errors[0])
     except KeyboardInterrupt:
         typer.echo("edgesweep-agent: interrupted before anything was measured", err=True)
         sys.exit(130)

@@ -88,8 +88,8 @@ def version_of(value: object) -> str:
 
 
 def text_of(value: object) -> str:
-    """``value`` if it is text, else nothing."""
-    return value if isinstance(value, str) else ""
+    """``value`` if it is text, else nothing; halves of characters fit into no record."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
 
 
 def listed_models(answers: Answers) -> list[dict[str, Any]]:

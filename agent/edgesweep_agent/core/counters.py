@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from .answers import dict_in
+from .answers import dict_in, text_of
 from .exposition import Exposition, parse
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def peaks(scrapes: Iterable[Counters]) -> Peaks:
 
 def _why_silent(reply: Reply, exposition: Exposition) -> tuple[MetricsState, str]:
     error = dict_in(reply.json_object().get("error"))
-    said = str(error.get("message") or reply.json_object().get("error") or "")
+    said = text_of(str(error.get("message") or reply.json_object().get("error") or ""))
     if reply.status == 501 or error.get("type") == "not_supported_error":
         return MetricsState.DISABLED, said or "HTTP 501"
     if reply.status in {404, 405} or (reply.status == 200 and said):

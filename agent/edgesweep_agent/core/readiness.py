@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from .answers import text_of
+
 if TYPE_CHECKING:
     from edgesweep.records import Sample
 
@@ -112,4 +114,4 @@ def _problem(url: str, what: str, reply: Reply) -> Readiness | None:
 def _said(reply: Reply) -> str:
     error = reply.json_object().get("error")
     text = error.get("message") if isinstance(error, dict) else error
-    return " ".join(str(text or reply.text).split())[:200] or "(empty)"
+    return " ".join(text_of(str(text or reply.text)).split())[:200] or "(empty)"

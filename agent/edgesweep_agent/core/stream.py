@@ -8,6 +8,7 @@ from edgesweep.records import Sample
 
 from .interpret import Interpreted, interpret
 from .token_gaps import chunk_gaps, token_gaps
+from .transcript import joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,4 +123,4 @@ def _itl_s(transcript: Transcript, tokens: int, icl_s: tuple[float, ...]) -> tup
 
 
 def _arguments(transcript: Transcript) -> str:
-    return "".join(call.arguments for call in transcript.tool_calls)
+    return joined(call.arguments for call in transcript.tool_calls)

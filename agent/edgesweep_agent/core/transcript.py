@@ -18,7 +18,16 @@ _DETAIL_CHARS = 200
 
 def shortened(text: str) -> str:
     """One line of at most 200 characters, for people."""
-    return " ".join(text[: 8 * _DETAIL_CHARS].split())[:_DETAIL_CHARS]
+    return joined(" ".join(text[: 8 * _DETAIL_CHARS].split())[:_DETAIL_CHARS])
+
+
+def joined(texts: Iterable[str]) -> str:
+    """An emoji may come as two surrogates in two chunks; joined, they are one character again.
+
+    What is left of halves would fit into no record and on no terminal, and is replaced.
+    """
+    whole = "".join(texts)
+    return whole.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 @dataclass(slots=True)
@@ -67,12 +76,12 @@ class Transcript:
     @property
     def text(self) -> str:
         """All that the model wrote, reasoning and tool calls included."""
-        return _joined(self.texts)
+        return joined(self.texts)
 
     @property
     def content(self) -> str:
         """The answer alone."""
-        return _joined(self.contents)
+        return joined(self.contents)
 
     @property
     def output_tokens(self) -> tuple[int | None, str]:
@@ -159,7 +168,7 @@ class Transcript:
         if chunk.choices and self.first_choices_ns is None:
             self.first_choices_ns = t_ns
         if chunk.finish_reason:
-            self.finish_reason = self.finish_reason or chunk.finish_reason
+            self.finish_reason = self.finish_reason or shortened(chunk.finish_reason)
         if chunk.error:
             self.error = self.error or shortened(chunk.error)
         if chunk.calls:
@@ -191,12 +200,6 @@ def _newest(new: Counts, old: Counts) -> Counts:
 
 def _fields(counts: Counts) -> tuple[int | None, ...]:
     return tuple(getattr(counts, name) for name in counts.__struct_fields__)
-
-
-def _joined(texts: Iterable[str]) -> str:
-    """An emoji may come as two surrogates in two chunks; joined, they are one character again."""
-    joined = "".join(texts)
-    return joined.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _bare_error(data: str) -> str:

@@ -35,6 +35,8 @@ _BYTES_OF = {"fp8": 1, "int8": 1, "fp32": 4, "f32": 4, "float32": 4}
 """Of an element of vLLM's KV cache; 2 unless it is said otherwise."""
 _VLLM_BLOCK_TOKENS = 128
 """The largest block, as on a CPU: pools are sized in blocks of it (``servers/vllm.py``)."""
+_VLLM_BATCH_TOKENS = 2048
+"""Of a scheduler's step, where the plan says nothing and the slots can hold so many (as above)."""
 _COPYING = frozenset({("--no-mmap", ""), ("--load-mode", "none"), ("load_mode", "none")})
 """Flags that make llama.cpp read its weights into memory of its own."""
 
@@ -187,14 +189,14 @@ class _Scale:
         spec = self._spec
         context = spec.context_per_request or self._shape.context_length
         if spec.engine == "vllm":
-            vllm = Vllm(
+            return Vllm(
                 slots,
                 context,
                 block_size=_VLLM_BLOCK_TOKENS,
                 kv_dtype_bytes=_BYTES_OF.get(spec.kv_dtype, 2),
+                batched_tokens=spec.batch or min(_VLLM_BATCH_TOKENS, slots * context),
                 pool_bytes=spec.kv_bytes,
             )
-            return vllm if spec.batch is None else replace(vllm, batched_tokens=spec.batch)
         kind = spec.kv_dtype or "f16"
         llama = LlamaCpp(slots, context, k_type=kind, v_type=kind)
         return llama if spec.ubatch is None else replace(llama, n_ubatch=spec.ubatch)

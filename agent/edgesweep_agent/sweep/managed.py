@@ -88,7 +88,9 @@ async def managed(spec: ManagedSpec, opening: Opening) -> AsyncIterator[Ready]:
             log = folder / f"server-{number}.log"
             servers.append(await stack.enter_async_context(place.start(command, log=log)))
             pids = [one.pid for one in servers[-1].pids()]
-            guarding = guard(limits, pids, lambda reason: _kill(servers, reason))
+            guarding = guard(
+                limits, pids, lambda reason: _kill(servers, reason), root=opening.box.root
+            )
             guards.append(await stack.enter_async_context(guarding))
             targets.append(await _answering(spec, servers[-1], opening, breach))
         reported = kind.reported(servers[0].log_text())

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from .ledger import Ledger
 
 
+_CANNOT = (EngineError, LaunchError, SettingsError, UsageError)
+"""What keeps a contender from being measured, and the others not."""
 _SCOUTED = frozenset({"chat", "natural", "replay"})
 """Kinds of which a burst of the level's size is a small part of what is measured."""
 
@@ -115,7 +117,13 @@ class Visiting:
         if (reason := self._over()) is not None:
             await self._skip(cells, reason)
             return
-        cells = await self._admitted(cells)
+        try:
+            cells = await self._admitted(cells)
+        except UsageError as error:
+            # The plan's file names the model: that is what has to be mended.
+            where = f"contender {label(self.spec)}: {error}"
+            await self._cannot(cells, SettingsError(where))
+            return
         if self._plan.policy == "per_level" and isinstance(self.spec, ManagedSpec):
             for cell in sorted(cells, key=lambda cell: cell.concurrency):
                 spec = msgspec.structs.replace(self.spec, slots=cell.concurrency)
@@ -187,14 +195,18 @@ class Visiting:
         try:
             with anyio.CancelScope() as self._waiting:
                 return await self._open(spec, cells)
-        except (EngineError, LaunchError, SettingsError, UsageError) as error:
-            self._ledger.errors.append(error)
-            alone = len(self._plan.contenders) == 1
-            if not alone or self._ledger.levels or self._refused:
-                await self._fail(cells, error)
+        except _CANNOT as error:
+            await self._cannot(cells, error)
             return []
         await self._skip(cells, "interrupted")
         return []
+
+    async def _cannot(self, cells: list[Cell], error: AgentError) -> None:
+        """The contender cannot be measured; the only one of a run leaves nothing to record."""
+        self._ledger.errors.append(error)
+        alone = len(self._plan.contenders) == 1
+        if not alone or self._ledger.levels or self._refused:
+            await self._fail(cells, error)
 
     async def _open(self, spec: ContenderSpec, cells: list[Cell]) -> list[Cell]:
         opening = Opening(
