@@ -41,6 +41,8 @@ TRIAL_TIMEOUT_S = 120.0
 SCRAPE_TIMEOUT_S = 2.0
 """Old llama.cpp answers once the running step is done; a later answer is of no use."""
 ASK_AGAIN_S = 0.5
+_CLOSED = frozenset({404, 405, 501})
+"""No such path, or switched off: that does not change while a server runs."""
 _TRIAL_WORDS = 32
 _ANY_MODEL = "default"
 """What a server without a listing is asked for: it has one model, and most do not look."""
@@ -99,7 +101,7 @@ def normalise(url: str) -> str:
     path = parts.path.rstrip("/")
     for suffix in (CHAT_PATH, "/v1/completions", "/v1/models", "/v1"):
         path = path.removesuffix(suffix)
-    return f"{parts.scheme}://{parts.netloc}{path}"
+    return f"{parts.scheme}://{parts.netloc}{path.rstrip('/')}"
 
 
 async def attach(
@@ -177,19 +179,26 @@ async def look(
     return Seen(engine, facts, shown, engine.counters(answers))
 
 
-async def scrape(target: Target, client: httpx.AsyncClient | None = None) -> Counters:
+async def scrape(
+    target: Target, client: httpx.AsyncClient | None = None, closed: set[str] | None = None
+) -> Counters:
     """What the engine counts just now: one attempt, which never raises.
 
     Args:
         target: The server.
         client: One to reuse (:func:`questions.client`), where it is asked often.
+        closed: Paths that it has said it does not have: added to, and not asked again.
     """
     engine = target.engine
     answers: Answers = {}
     told = silent(MetricsState.ABSENT, f"{engine.name} tells no figures")
     async with _client(target, client) as asking:
         for path in engine.scrape_paths:
+            if closed is not None and path in closed:
+                continue
             answers |= await questions.ask_all(asking, target.url, (path,), SCRAPE_TIMEOUT_S)
+            if closed is not None and path in answers and answers[path].status in _CLOSED:
+                closed.add(path)
             told = engine.counters(answers)
             if told.metrics_state is MetricsState.OK:
                 break

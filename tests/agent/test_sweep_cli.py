@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -303,3 +304,43 @@ def test_when_everything_fails_the_levels_above_are_not_tried(tmp_path):
     with engine_process("--tokens", "1", "--fault", "hang", "--fault-every", "2") as engine:
         done = sweep("--url", engine.url, "--levels", "1,2", "--requests", "1", "--budget", "5s")
     assert done.returncode in {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--levels", "70000"), "<= 4096"),
+        (("--requests", str(10**20)), "<="),
+        (("--prompt-tokens", str(10**10)), "<="),
+        (("--output-tokens", str(10**11)), "<="),
+        (("--json", "/tmp/x.json", "--samples", "/tmp/x.json"), "name two files"),
+        (("--json", os.devnull), "is a device or a pipe"),
+    ],
+)
+def test_what_nobody_means_is_refused_at_once(options, says):
+    done = sweep("--url", "http://127.0.0.1:9", *options)
+    assert done.returncode == 2, done.stderr
+    assert says in done.stderr
+
+
+def test_a_reader_that_goes_away_costs_the_table_and_not_the_sweep(tmp_path):
+    run = tmp_path / "run.json"
+    with engine_process("--ttft-ms", "30", "--tpot-ms", "2") as engine:
+        command = [AGENT, "sweep", "--url", engine.url, "--levels", "1,2", "--requests", "4"]
+        process = subprocess.Popen(
+            [*command, "--json", run], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        process.stdout.close()
+        err = process.stderr.read()
+        process.stderr.close()
+    assert process.wait(20) == 0, err
+    assert err == b""
+    assert len(json.loads(run.read_text())["levels"]) == 2
+
+
+def test_a_full_disk_under_the_output_is_one_line():
+    with Path("/dev/full").open("wb") as full:
+        command = [AGENT, "inspect", "--json"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 1
+    assert done.stderr == b"edgesweep-agent: output: No space left on device\n"

@@ -97,7 +97,7 @@ def test_a_level_that_fails_in_the_scout_takes_the_higher_ones_with_it(tmp_path)
         (signal.SIGKILL, -9, []),
     ],
 )
-def test_a_resumed_sweep_goes_on_with_the_next_level(sign, code, left, tmp_path):
+def test_cli_01_a_resumed_sweep_goes_on_with_the_next_level(sign, code, left, tmp_path):
     """CLI-01: finished levels stand, the interrupted one is measured again."""
     run, state = tmp_path / "run.json", tmp_path / "state"
     with engine_process("--ttft-ms", "50", "--tpot-ms", "10") as engine:

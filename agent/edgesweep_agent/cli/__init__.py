@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -106,6 +107,12 @@ def main() -> None:
         app()
     except AgentError as error:
         _end(error)
+    except BrokenPipeError:
+        # Whoever read us has what it wanted.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        _end(AgentError(f"{error.filename or 'output'}: {error.strerror}"))
     except BaseExceptionGroup as group:
         errors = [error for error in _leaves(group) if isinstance(error, AgentError)]
         if not errors:

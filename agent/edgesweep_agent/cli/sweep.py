@@ -39,6 +39,8 @@ from .table import LiveTable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from anyio.abc import TaskStatus
+
     from edgesweep.records import Device
 
 
@@ -122,6 +124,10 @@ def _files(
                 path.parent.mkdir(parents=True, exist_ok=True)
                 if path.is_dir():
                     raise UsageError(f"{path} is a folder; name a file in it")
+                if path.exists() and not path.is_file():
+                    raise UsageError(f"{path} is a device or a pipe; name a file")
+        if json_file and samples and json_file.resolve() == samples.resolve():
+            raise UsageError(f"--json and --samples both name {samples}; name two files")
         had = [] if earlier is None else list(earlier.finished)
         found: list[Keeper] = [] if json_file is None else [RunFile(json_file, levels=had)]
         if samples is not None:
@@ -194,8 +200,9 @@ def _run(job: Sweep, keepers: list[Keeper]) -> int:
 async def _until_signal(job: Sweep, caught: list[int]) -> Outcome:
     """Run the sweep; the first signal asks it to stop, the second one stops waiting for it."""
 
-    async def listen() -> None:
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    async def listen(*, task_status: TaskStatus[None]) -> None:
+        with anyio.open_signal_receiver(*_signals()) as signals:
+            task_status.started()
             async for sign in signals:
                 if caught:
                     tasks.cancel_scope.cancel()
@@ -204,7 +211,8 @@ async def _until_signal(job: Sweep, caught: list[int]) -> Outcome:
 
     ended: Outcome | AgentError | None = None
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(listen)
+        # A signal that came before somebody listens would end all without a word.
+        await tasks.start(listen)
         try:
             ended = await job.run()
         except AgentError as error:
@@ -212,7 +220,16 @@ async def _until_signal(job: Sweep, caught: list[int]) -> Outcome:
         tasks.cancel_scope.cancel()
     if isinstance(ended, Outcome):
         return ended
-    raise ended or AgentError("stopped at once: the level that was running is not kept")
+    stopped = ended or AgentError("stopped at once: the level that was running is not kept")
+    if caught:
+        stopped.exit_code = 128 + caught[0]
+    raise stopped
+
+
+def _signals() -> tuple[signal.Signals, ...]:
+    """A terminal that goes away stops a sweep as Ctrl-C does, unless under ``nohup``."""
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return (signal.SIGINT, signal.SIGTERM, *(() if ignored else (signal.SIGHUP,)))
 
 
 def _exit_code(outcome: Outcome) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
@@ -94,7 +96,7 @@ class LiveTable:
         self._progress = progress
         if self._live is None and progress.concurrency is None and progress.text != self._told:
             self._told = progress.text
-            self.console.out(_now(progress), highlight=False)
+            self._say(_now(progress))
 
     def _draw(self) -> Group:
         table = [self._table()] if self._levels else []
@@ -117,7 +119,17 @@ class LiveTable:
             cell.ljust(width) if name in _TEXT_COLUMNS else cell.rjust(width)
             for (name, width), cell in zip(widths.items(), cells, strict=True)
         )
-        self.console.out(" ".join(padded).rstrip(), highlight=False)
+        self._say(" ".join(padded).rstrip())
+
+    def _say(self, text: str) -> None:
+        """A reader that has gone, or a full disk, costs the table and not the sweep."""
+        try:
+            self.console.out(text, highlight=False)
+        except (OSError, SystemExit):  # rich ends the program where a pipe is closed
+            self.console.quiet = True
+            with Path(os.devnull).open("w") as nowhere:
+                # What is left in its buffer would fail once more when the program ends.
+                os.dup2(nowhere.fileno(), self.console.file.fileno())
 
 
 def _failure(level: LevelResult, samples: Sequence[Sample]) -> list[str]:

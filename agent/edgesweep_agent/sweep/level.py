@@ -95,9 +95,10 @@ async def _watched(task: Task) -> AsyncIterator[Watching]:
     pids = ready.pids()
     limits = Limits(reserve_bytes=task.ledger.plan.reserve_bytes, mapped_bytes=ready.mapped_bytes)
     async with questions.client(ready.target.url, ready.target.api_key) as client:
+        closed: set[str] = set()
 
         async def asked() -> Counters | None:
-            return await scrape(ready.target, client)
+            return await scrape(ready.target, client, closed)
 
         watched = Watched(
             engine=ready.pids,

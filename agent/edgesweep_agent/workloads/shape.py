@@ -9,7 +9,9 @@ import msgspec
 
 from edgesweep.records import Workload
 
-Positive = Annotated[int, msgspec.Meta(ge=1)]
+MOST = 2**20
+"""Tokens, requests, slots: nobody means more, and a typing error should not hang a box."""
+Positive = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
 Kind = Literal[
     "chat",
     "natural",
