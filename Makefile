@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fix lint types imports protos drift lock services bench memory-cases clean-levels clean
+.PHONY: help setup demo test check fix lint types imports protos drift lock services bench bench-client engines-real memory-cases clean-levels clean
 
 help:     ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -62,6 +62,12 @@ bench: setup  ## what measuring costs: times against a server's own record, clie
 	$(BIN)/python tests/bench/timing.py
 	$(BIN)/python tests/bench/client_cost.py
 	$(BIN)/python tests/bench/sensor_cost.py
+
+bench-client: setup  ## our client beside others, against one mock (PEERS="--peer vllm=PYTHON ...")
+	$(BIN)/python tests/bench/client_cost.py $(PEERS)
+
+engines-real: setup  ## llama.cpp and vLLM for real (ENGINES="--quick --vllm-python PYTHON")
+	$(BIN)/python tests/bench/engines_real.py $(ENGINES)
 
 memory-cases: setup  ## are memory verdicts right: drawn cases in cgroups (root, an hour)
 	$(BIN)/python tests/bench/memory_cases.py --cases 104 --hold 30

@@ -388,7 +388,7 @@ HI = {"role": "user", "content": "hi"}
 @pytest.mark.parametrize(
     ("name", "nonce", "fields"),
     [
-        ("vllm", "n1", {"cache_salt": "n1", "ignore_eos": True, "temperature": 0}),
+        ("vllm", "", {"temperature": 0, "ignore_eos": True}),
         ("vllm", "", {"cache_salt": None, "ignore_eos": True}),
         ("llamacpp", "n1", {"top_k": 1, "cache_prompt": False, "cache_salt": None}),
         ("ollama", "n1", {"ignore_eos": None, "cache_salt": None, "temperature": 0}),
@@ -404,6 +404,16 @@ def test_a_body_carries_what_its_engine_takes(name, nonce, fields):
 def test_a_natural_body_leaves_sampler_and_stops_to_the_engine(name):
     body = json.loads(target_of(name).body([HI], max_tokens=5, natural=True))
     assert set(body) == {"model", "messages", "max_tokens", "stream", "stream_options"}
+
+
+def test_a_salt_is_one_that_vllm_takes():
+    """vLLM 0.32 refuses more than 128 characters, and slashes (HTTP 400)."""
+    salts = [
+        json.loads(target_of("vllm").body([HI], max_tokens=5, nonce=nonce))["cache_salt"]
+        for nonce in ("run/1/4/measured/7", "run/1/4/measured/8", "x" * 500)
+    ]
+    assert len(set(salts)) == 3
+    assert all(salt.isalnum() and len(salt) <= 128 for salt in salts)
 
 
 def test_what_shares_may_be_reused_and_a_default_sampler_is_left_alone():

@@ -182,7 +182,7 @@ def write_plan(kind: str, contenders: dict, options: argparse.Namespace, path: P
         name=f"engines, {kind}",
         levels=levels,
         order="ascending" if options.quick else "shuffled",
-        sessions=1 if options.quick else 3,
+        sessions=3 if chat and not options.quick else 1,
         requests=11 if options.quick else 24,
         workload=CHAT if chat else FANOUT,
     )
@@ -237,7 +237,8 @@ class Page:
         facts = [f"- {name}: {value}" for name, value in attributes.items()
                  if name not in {"hostname_hash", "labels"}]  # fmt: skip
         kinds = [
-            f"- {one['name']}: {one['engine']} {one['engine_version']}, {one['weight_format']}, "
+            f"- {one['name']}: {one['engine']} {one['engine_version']}, "
+            f"{one['weight_format'] or 'weights as in their folder'}, "
             f"{one['slots']} slots of {one['context_per_request']} tokens"
             for one in run["contenders"].values()
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from edgesweep_agent.core.answers import (
@@ -121,8 +122,11 @@ class VLlm(Adapter):
         return {"ignore_eos": True, "repetition_penalty": 1.0}
 
     def request_fields(self, nonce: str) -> Mapping[str, object]:
-        """A salt of its own keeps a request from the prefix cache of all the others."""
-        return {"cache_salt": nonce}
+        """A salt of its own keeps a request from the prefix cache of all the others.
+
+        Hashed, since vLLM 0.32 takes 128 characters at most, and no slash.
+        """
+        return {"cache_salt": sha256(nonce.encode()).hexdigest()[:32]}
 
 
 def max_model_len(answers: Answers, model: str | None) -> int | None:
