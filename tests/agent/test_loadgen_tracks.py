@@ -87,7 +87,8 @@ def test_a_session_goes_on_until_the_burst_has_ended_and_some_more(more):
     tracks, samples, _, _ = run(session, burst, script=script)
     end_ns = max(one.t_end_ns for one in tracks["burst"])
     late = [one for one in tracks["session"] if one.t_send_ns > end_ns]
-    assert len(late) == more
+    # One may be between its start and its send as the burst ends.
+    assert more <= len(late) <= more + 1
     assert 1 <= len(tracks["session"]) - more < 9
     assert all(sample.ok for sample in samples)
 

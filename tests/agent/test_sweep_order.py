@@ -198,14 +198,14 @@ def test_an_open_loop_keeps_its_pace_and_counts_from_when_a_request_was_due(tmp_
     run = tmp_path / "run.json"
     with engine_process("--ttft-ms", "20", "--tpot-ms", "2") as engine:
         done = sweep(
-            "--url", engine.url, "--levels", "4", "--requests", "40", "--output-tokens", "4",
-            "--arrival", "poisson", "--rate", "5", "--json", run, "--state", tmp_path,
+            "--url", engine.url, "--levels", "4", "--requests", "100", "--output-tokens", "4",
+            "--arrival", "poisson", "--rate", "10", "--json", run, "--state", tmp_path,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr
     (level,) = levels_of(run)
-    assert level["workload"].endswith("@poisson-5")
-    assert level["offered_per_s"] == pytest.approx(20, rel=0.5)
-    assert level["n_ok"] == 40
+    assert level["workload"].endswith("@poisson-10")
+    assert level["offered_per_s"] == pytest.approx(40, rel=0.5)
+    assert level["n_ok"] == 100
 
 
 def test_precision_ends_a_level_early_and_not_before_its_floor(tmp_path):

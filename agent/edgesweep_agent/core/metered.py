@@ -76,7 +76,7 @@ def _counts(level: Mapping[str, Any]) -> dict[str, float | None]:
     """Tokens of the window, as its rate says."""
     window, rate = _window(level), level.get("output_tokens_per_s")
     if window is None or not isinstance(rate, (int, float)):
-        return {}
+        return {"token": None}
     return {"token": rate * window.seconds}
 
 
