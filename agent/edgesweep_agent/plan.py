@@ -56,6 +56,9 @@ class AttachedSpec(Table, frozen=True, tag="attached", tag_field="mode"):
                 "url: an address goes into every record: put a secret into a file (api_key_file), "
                 "and give the address without user, query and fragment"
             )
+        roots = [url.rstrip("/") for url in (self.url, *self.replicas)]
+        if len(set(roots)) < len(roots):
+            raise ValueError("replicas: each must be another server than url and the others")
 
 
 class Speculative(Table, frozen=True):

@@ -16,10 +16,11 @@ from edgesweep_agent.core.exchange import Exchange
 from edgesweep_agent.core.stream import to_sample
 from edgesweep_agent.core.summary import summarise
 from edgesweep_agent.core.window import peak_in_flight
+from edgesweep_agent.loadgen.flight import MOST_BYTES
 from edgesweep_agent.loadgen.frames import EXCHANGE, FrameReader, frame
 from edgesweep_agent.loadgen.run import LevelRun
 from engine_server import EngineServer, Response, Script
-from load_levels import CHUNK, FAST, SSE, fly, job
+from load_levels import CHUNK, DONE, FAST, SSE, fly, job
 
 CASES = Path(__file__).parents[1] / "fixtures/cases/sse.json"
 
@@ -92,6 +93,57 @@ def test_interim_responses_are_passed_over():
     exchange = msgspec.msgpack.decode(asyncio.run(main())[EXCHANGE], type=Exchange)
     assert (exchange.status, exchange.header("link"), exchange.ending) == (200, "", "eof")
     assert to_sample(exchange, concurrency=1).ok
+
+
+def answering(*answers, **fields):
+    """A level against a server that writes these parts, a tenth of a second apart."""
+
+    async def main():
+        async def serve(reader, writer):
+            await reader.readuntil(b"\r\n\r\n")
+            try:
+                for part in answers:
+                    writer.write(part)
+                    await writer.drain()
+                    await asyncio.sleep(0.1)
+                await asyncio.sleep(5.0)
+            except (OSError, asyncio.CancelledError):
+                pass
+            writer.close()
+
+        frames = bytearray()
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            await LevelRun(job(f"http://127.0.0.1:{port}", **fields), frames.extend).run()
+        return dict(FrameReader().feed(bytes(frames)))
+
+    return msgspec.msgpack.decode(asyncio.run(main())[EXCHANGE], type=Exchange)
+
+
+OPEN = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+
+
+def test_a_server_that_holds_the_connection_after_the_end_does_not_hold_up_the_loop():
+    exchange = answering(OPEN + CHUNK, DONE)
+    assert exchange.ending == "complete"
+    assert exchange.t_end_ns - exchange.t_send_ns < 400_000_000
+    assert to_sample(exchange, concurrency=1).ok
+
+
+def test_an_end_that_is_a_models_word_is_none():
+    said = b'data: {"choices":[{"delta":{"content":"data: [DONE]"}}]}\n\n'
+    exchange = answering(OPEN + said[:47], said[47:] + CHUNK + DONE)
+    sample = to_sample(exchange, concurrency=1, keep_text=True)
+    assert (sample.ok, sample.text) == (True, "data: [DONE]a")
+
+
+def test_an_answer_without_an_end_is_not_kept_for_ever():
+    comment = b": " + b"x" * (1 << 20) + b"\n\n"
+    exchange = answering(OPEN, *[comment * 16] * 4)
+    sample = to_sample(exchange, concurrency=1)
+    assert (exchange.ending, sample.ok) == ("malformed", False)
+    assert "MiB in one answer" in sample.detail
+    assert sum(len(piece) for _, piece in exchange.pieces) <= MOST_BYTES
 
 
 def test_nobody_listens():

@@ -32,6 +32,22 @@ def failed(start, end, reason="timeout", **fields):
     )  # fmt: skip
 
 
+def test_more_than_the_bound_is_a_wrong_count_whatever_the_stops():
+    samples = [ok(0, 1, tokens=90, index=n) for n in range(3)]
+    (flag,) = summarise(
+        samples, 1, asked_output_tokens=[None] * 3, most_output_tokens=[80] * 3
+    ).flags
+    assert (flag.name, flag.value) == ("long_output", 1.0)
+    assert not summarise(samples, 1, most_output_tokens=[90] * 3).flags
+
+
+@pytest.mark.parametrize(("least", "flagged"), [(5.0, []), (5.1, ["short_prompt"]), (0.0, [])])
+def test_prompts_that_the_server_cut_are_another_workload(least, flagged):
+    samples = [ok(0, 1, index=n) for n in range(3)]
+    found = summarise(samples, 1, least_prompt_tokens=least).flags
+    assert [flag.name for flag in found] == flagged
+
+
 def test_case_cmp_01_failures_stay_out_of_the_figures():
     good = [ok(i * 0.1, 1 + i, tokens=100, ttft_s=0.2) for i in range(8)]
     late = [failed(1, 10, ttft_s=9.0, output_tokens=5) for _ in range(2)]

@@ -323,6 +323,28 @@ def test_what_nobody_means_is_refused_at_once(options, says):
     assert says in done.stderr
 
 
+def test_an_engine_that_is_another_from_one_level_to_the_next_is_told(tmp_path):
+    """Ollama, a supervisor or a model swapper would do so without a word."""
+    run = tmp_path / "run.json"
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = str(probe.getsockname()[1])
+    first = ["--port", port, "--ttft-ms", "30", "--tpot-ms", "4"]
+    with engine_process(*first) as engine:
+        command = [AGENT, "sweep", "--url", engine.url, "--levels", "1,2", "--json", run]
+        process = subprocess.Popen(
+            [*command, "--requests", "12", "--budget", "1h"], stdout=subprocess.DEVNULL
+        )
+        deadline = time.monotonic() + 40
+        while not (run.exists() and json.loads(run.read_text())["levels"]):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    with engine_process(*first):
+        process.wait(60)
+    one, two = json.loads(run.read_text())["levels"]
+    assert "engine_restarted" not in one["flags"]
+    assert "engine_restarted" in two["flags"] or two["status"] == "failed"
+
+
 def test_a_reader_that_goes_away_costs_the_table_and_not_the_sweep(tmp_path):
     run = tmp_path / "run.json"
     with engine_process("--ttft-ms", "30", "--tpot-ms", "2") as engine:

@@ -67,6 +67,35 @@ def drift(blocks: Sequence[float]) -> Drift | None:
     return Drift(slope * (n - 1) / mean, slope / error if error else math.copysign(math.inf, slope))
 
 
+def step(blocks: Sequence[float]) -> Drift | None:
+    """The best split of a level in two: how far its halves are apart.
+
+    A throttle that sets in, or an engine that changes its way of working, is no line. ``None``
+    under four parts, or without a rate.
+    """
+    mean = math.fsum(blocks) / len(blocks) if blocks else 0.0
+    if len(blocks) < 4 or mean <= 0:
+        return None
+    splits = [_split(blocks[:at], blocks[at:], mean) for at in range(2, len(blocks) - 1)]
+    return max(splits, key=lambda one: abs(one.t))
+
+
+def _split(before: Sequence[float], after: Sequence[float], mean: float) -> Drift:
+    """Two means and Student's t of their difference, with a common variance."""
+    means = [math.fsum(part) / len(part) for part in (before, after)]
+    rest = math.fsum(
+        (value - middle) ** 2
+        for part, middle in zip((before, after), means, strict=True)
+        for value in part
+    )
+    gap = means[1] - means[0]
+    if gap == 0:
+        return Drift(0.0, 0.0)
+    degrees = len(before) + len(after) - 2
+    error = math.sqrt(rest / degrees * (1 / len(before) + 1 / len(after)))
+    return Drift(gap / mean, gap / error if error else math.copysign(math.inf, gap))
+
+
 def clock_step_s(looks: Iterable[ClockLook]) -> float | None:
     """The largest jump of the wall clock against the monotonic one between two looks, signed."""
     drifts = [look.wall_ns - look.mono_ns for look in looks]

@@ -73,6 +73,8 @@ def summarise(
     concurrency: int,
     *,
     asked_output_tokens: Sequence[int | None] = (),
+    most_output_tokens: Sequence[int] = (),
+    least_prompt_tokens: float = 0.0,
     interrupted: bool = False,
     arrangement: Arrangement | None = None,
     slo: Slo = _NO_BOUNDS,
@@ -88,6 +90,8 @@ def summarise(
         concurrency: Requests the level keeps in flight.
         asked_output_tokens: Tokens asked for, by ``Sample.index``; ``None``, or nothing at all,
             where an answer may stop where it likes.
+        most_output_tokens: The bound that every answer had, likewise.
+        least_prompt_tokens: Fewer than these in a prompt mean that the server cut it.
         interrupted: The level was stopped before its time; what was measured is kept, but it
             has failed.
         arrangement: Of the requests; by itself a closed loop.
@@ -96,7 +100,8 @@ def summarise(
     arranged = arrangement or Arrangement()
     ok = [sample for sample in samples if sample.ok]
     failed_by = _failed_by(samples)
-    flags = tuple(_flags(samples, ok, asked_output_tokens))
+    wanted = _Wanted(asked_output_tokens, most_output_tokens, least_prompt_tokens)
+    flags = tuple(_flags(samples, ok, wanted))
     status, reason = _status(ok, failed_by, flags, interrupted=interrupted)
     if arranged.window == "open":
         samples, ok = _from_due(samples), _from_due(ok)
@@ -179,18 +184,38 @@ def _status(
     return LevelStatus.VALID, ""
 
 
-def _flags(
-    samples: Sequence[Sample], ok: Sequence[Sample], asked: Sequence[int | None]
-) -> Iterable[Flag]:
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Lengths in tokens, by ``Sample.index``."""
+
+    asked: Sequence[int | None] = ()
+    most: Sequence[int] = ()
+    least_prompt: float = 0.0
+
+
+def _flags(samples: Sequence[Sample], ok: Sequence[Sample], wanted: _Wanted) -> Iterable[Flag]:
     if samples and (share := (len(samples) - len(ok)) / len(samples)) > ERRORS_THRESHOLD:
         yield Flag("errors", share, ERRORS_THRESHOLD)
     if estimated := sum(sample.token_source == _ESTIMATE for sample in ok):
         yield Flag("tokens_estimated", estimated / len(ok), 0.0, "the engine sends no counts")
-    for name, other_length in (("short_output", operator.lt), ("long_output", operator.gt)):
-        if ok and (share := _share(ok, asked, other_length)) > LENGTH_THRESHOLD:
+    shares = {
+        "short_output": _share(ok, wanted.asked, operator.lt),
+        "long_output": max(
+            _share(ok, wanted.asked, operator.gt), _share(ok, wanted.most, operator.gt)
+        ),
+        "short_prompt": _cut_prompts(ok, wanted.least_prompt),
+    }
+    for name, share in shares.items():
+        if share > LENGTH_THRESHOLD:
             yield Flag(name, share, LENGTH_THRESHOLD)
     if buffered := sum("stream_buffered" in sample.flags for sample in ok):
         yield Flag("stream_buffered", buffered / len(ok), 0.0, "something joins the chunks")
+
+
+def _cut_prompts(ok: Sequence[Sample], least: float) -> float:
+    """Share of the prompts that came to fewer tokens: a context that was too small, as a rule."""
+    cut = sum(s.prompt_tokens is not None and s.prompt_tokens < least for s in ok)
+    return cut / len(ok) if ok else 0.0
 
 
 def _share(
@@ -202,7 +227,7 @@ def _share(
         for sample in ok
         if sample.index < len(asked) and (wanted := asked[sample.index]) is not None
     )
-    return found / len(ok)
+    return found / len(ok) if ok else 0.0
 
 
 def _distributions(ok: Sequence[Sample]) -> dict[str, Distribution]:

@@ -19,6 +19,16 @@ _KEPT_UNPARSED = 32
 millisecond, which is what another connection's read may have to wait."""
 
 
+_DONE = (b"data: [DONE]", b"data:[DONE]")
+"""The end of a stream; a line end that follows it cannot stand within a JSON string."""
+_LINGER_S = 0.05
+"""For a server to end its message after it has ended its stream; one that holds the connection
+open would otherwise hold up the loop, and its throughput would be that of its timeouts."""
+MOST_BYTES = 32 << 20
+"""Of one answer: a server that never stops would take the memory of the box."""
+MOST_HEADER_BYTES = 1 << 18
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a request stands in its level: what an ``Exchange`` says of it."""
@@ -61,6 +71,9 @@ class Flight:
         self._unparsed: list[tuple[int, bytes]] = []
         self._t_parsed_ns = 0
         self._pieces: list[tuple[int, bytes]] = []
+        self._room = MOST_BYTES
+        self._header_room = MOST_HEADER_BYTES
+        self._lingering: asyncio.TimerHandle | None = None
         self._error = ""
         self._parser = httptools.HttpResponseParser(self)
 
@@ -109,6 +122,8 @@ class Flight:
         if self.ending:
             return
         self.ending, self.t_end_ns, self._error = ending, t_ns, error
+        if self._lingering is not None:
+            self._lingering.cancel()
         if not self.done.done():
             self.done.set_result(None)
 
@@ -134,7 +149,10 @@ class Flight:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header, or a trailer, which nobody needs."""
-        if self._status is None:
+        self._header_room -= len(name) + len(value)
+        if self._header_room < 0:
+            self._end("malformed", self._t_parsed_ns, f"over {MOST_HEADER_BYTES >> 10} KiB headers")
+        elif self._status is None:
             self._headers.append((name.decode("latin-1").lower(), value.decode("latin-1")))
 
     def on_headers_complete(self) -> None:
@@ -150,7 +168,15 @@ class Flight:
 
     def on_body(self, body: bytes) -> None:
         """Body bytes, chunk framing removed."""
+        self._room -= len(body)
+        if self._room < 0:
+            self._end("malformed", self._t_parsed_ns, f"over {MOST_BYTES >> 20} MiB in one answer")
+            return
         self._pieces.append((self._t_parsed_ns, body))
+        if body.endswith(b"\n") and body.rstrip().endswith(_DONE) and self._lingering is None:
+            self._lingering = self._loop.call_later(
+                _LINGER_S, self._end, "complete", self._t_parsed_ns
+            )
 
     def on_message_complete(self) -> None:
         """The message came whole, unless it was an interim one."""

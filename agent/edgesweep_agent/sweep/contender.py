@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from edgesweep_agent.attach import Patience
+    from edgesweep_agent.core.processes import Identity
     from edgesweep_agent.plan import ContenderSpec, Price, SweepPlan
     from edgesweep_agent.target import Target
     from edgesweep_agent.watch.listener import EnginePids
@@ -33,6 +34,7 @@ class Ready:
         breach: Tells why the memory guard has ended it, if it has.
         log: What it writes, if we started it.
         footprint: What it takes of the memory.
+        born: The processes that it had when it was opened; empty where they are not known.
         weights_bytes: Of its model, if the file can be seen.
         mapped_bytes: File cache that it cannot do without.
         cache_off: We started it with its prefix cache off.
@@ -44,6 +46,7 @@ class Ready:
     targets: tuple[Target, ...]
     pids: EnginePids
     footprint: Footprint
+    born: frozenset[Identity] = frozenset()
     died: Callable[[], str | None] = lambda: None
     kill: Callable[[str], None] = lambda _reason: None
     breach: Callable[[], str | None] = lambda: None

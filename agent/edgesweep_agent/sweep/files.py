@@ -7,6 +7,7 @@ whole file with every finished level is there.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,8 @@ class RunFile:
             beside.replace(self.path)
         except OSError as error:
             # The sweep goes on: what it measures may still be wanted elsewhere.
+            with suppress(OSError):
+                beside.unlink()
             self.problem = f"{self.path} is not up to date: {error.strerror}"
         else:
             self.problem = ""

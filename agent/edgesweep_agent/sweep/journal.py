@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from .recorder import Progress
 
 KEPT = 20
-"""Journals of so many runs are kept; older ones are removed when a run begins."""
+"""Journals of so many ended runs are kept; older ones are removed when a run begins. One that
+could go on, or is going on, is never removed."""
 _UNDONE = frozenset({"interrupted", "time_budget", "lower_level_failed", "not_ready"})
 """Reasons for which a level is measured again when its run goes on."""
 
@@ -64,7 +65,8 @@ class Journal:
     def _begin(self) -> None:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            for old in sorted(self.folder.glob("*.jsonl"))[:-KEPT]:
+            ended = [path for path in sorted(self.folder.glob("*.jsonl")) if _has_ended(path)]
+            for old in ended[:-KEPT]:
                 old.unlink(missing_ok=True)
         except OSError as error:
             self.problem = f"{self.folder}: {error.strerror}: this run could not be resumed"
@@ -76,7 +78,8 @@ class Journal:
         line = json.dumps({"kind": kind.value, "payload": base64.b64encode(payload).decode()})
         try:
             with self._path.open("a", encoding="ascii") as file:
-                file.write(line + "\n")
+                # Begins a line of its own, whatever a full disk or a power cut left before it.
+                file.write(f"\n{line}\n")
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
@@ -90,17 +93,23 @@ def unfinished(folder: Path, plan_json: str, device_id: str) -> Unfinished | Non
         runs = [record for record in records if isinstance(record, Run)]
         if not runs or runs[0].plan_json != plan_json or runs[0].device.device_id != device_id:
             continue
-        if runs[-1].state in {RunState.COMPLETE, RunState.FAILED}:
+        if _has_ended(path):
             return None
-        return _unfinished(runs[-1], [x for x in records if isinstance(x, LevelResult)])
+        starts = sum(run.state is RunState.RUNNING for run in runs)
+        return _unfinished(runs[-1], [x for x in records if isinstance(x, LevelResult)], starts)
     return None
 
 
-def _unfinished(run: Run, levels: list[LevelResult]) -> Unfinished:
+def _unfinished(run: Run, levels: list[LevelResult], starts: int) -> Unfinished:
     """The newest word on each level counts."""
     newest = {level.key[:-1]: level for level in levels}
     finished = tuple(level for level in newest.values() if not _is_undone(level))
-    return Unfinished(run, finished, max((level.attempt for level in levels), default=0))
+    return Unfinished(run, finished, starts)
+
+
+def _has_ended(path: Path) -> bool:
+    runs = [record for record in _read(path) if isinstance(record, Run)]
+    return bool(runs) and runs[-1].state in {RunState.COMPLETE, RunState.FAILED}
 
 
 def _is_undone(level: LevelResult) -> bool:

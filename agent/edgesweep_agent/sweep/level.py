@@ -25,6 +25,7 @@ from .arrange import arrange
 from .ledger import Place
 from .recorder import Progress
 from .result import Seen, result
+from .sameness import what_changed
 from .task import Measured
 
 if TYPE_CHECKING:
@@ -78,10 +79,14 @@ async def _carry_out(task: Task, arranged: Arranged) -> Measured:
     began = time.monotonic()
     place = Place(task.ready.contender, task.session, task.shape.workload(), task.concurrency)
     level = task.ledger.begin(place, _attributes(task, arranged))
+    changed = await what_changed(task.ready, task.box)
     async with _watched(task) as watching:
         outcome = await _load(task, arranged.job, watching.watch)
     samples = _samples(task, arranged, outcome)
-    seen = Seen(outcome, watching.watch.seen(), watching.guard.report())
+    evidence = watching.watch.seen()
+    if changed and not evidence.engine.restarted:
+        evidence = replace(evidence, engine=replace(evidence.engine, restarted=changed))
+    seen = Seen(outcome, evidence, watching.guard.report())
     level = result(level, task, arranged, samples, seen)
     if not task.keep_text:
         samples = tuple(replace(sample, text="") for sample in samples)
@@ -163,7 +168,7 @@ def _samples(task: Task, arranged: Arranged, outcome: LevelOutcome) -> tuple[Sam
 
 def _attributes(task: Task, arranged: Arranged) -> dict[str, str]:
     plan, fitted = task.ledger.plan, arranged.fitted
-    lengths = "calibrated" if not fitted.calibrated else "exact"
+    lengths = "exact" if fitted.calibrated else "estimated"
     if fitted.worst_tokens:
         lengths = f"within {fitted.worst_tokens} tokens"
     told = {

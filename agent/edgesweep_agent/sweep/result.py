@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from .task import Task
 
 _MILLION = 1e6
+_EXACT = frozenset({"chat", "natural"})
+"""Kinds whose prompts all come to the workload's own length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,8 @@ def result(
         samples,
         level.concurrency,
         asked_output_tokens=arranged.plan.asked_output_tokens,
+        most_output_tokens=arranged.plan.most_output_tokens,
+        least_prompt_tokens=_least_prompt_tokens(task, arranged),
         interrupted=_is_cut(samples, arranged, seen.outcome),
         arrangement=arranged.plan.arrangement,
         slo=_slo(task),
@@ -107,6 +111,16 @@ def _ended_early(level: LevelResult, task: Task, seen: Seen) -> LevelResult:
     if seen.outcome.stopped_by == "deadline":
         return replace(level, status=LevelStatus.SKIPPED, reason="time_budget")
     return level
+
+
+def _least_prompt_tokens(task: Task, arranged: Arranged) -> float:
+    """What no prompt falls short of, unless the server cut it.
+
+    Less a tenth where the engine's own tokenizer made them exact, less half where words had to do.
+    """
+    if task.shape.kind not in _EXACT:
+        return 0.0
+    return task.shape.prompt_tokens * (0.9 if arranged.fitted.calibrated else 0.5)
 
 
 def _slo(task: Task) -> Slo:

@@ -22,6 +22,7 @@ from .ledger import Place
 from .level import measure, scout
 from .opening import open_contender
 from .recorder import Progress
+from .sameness import processes_of
 from .soak import soak
 from .task import Task
 
@@ -216,7 +217,8 @@ class Visiting:
             waiting=lambda text, _s: self._ledger.progress(Progress(label(spec), text)),
         )
         async with open_contender(spec, opening) as opened:
-            ready = opened
+            born = processes_of(self.terms.box, opened.pids()) or frozenset()
+            ready = replace(opened, born=born)
             self._waiting = None
             await self._check_fits(ready, cells)
             self._check_alone(ready)
@@ -225,7 +227,7 @@ class Visiting:
             cells = [cell for cell in cells if not self._ledger.is_finished(places[cell])]
             idle_w = await self.terms.box.idle_w() if cells else None
             if idle_w is not None:
-                ready = replace(opened, values={**opened.values, "idle_w": idle_w})
+                ready = replace(ready, values={**ready.values, "idle_w": idle_w})
             if cells and self._plan.thermal == "soaked":
                 highest = max(cells, key=lambda cell: cell.concurrency)
                 self._attributes["soak"] = await soak(self._task(ready, highest, 0))

@@ -142,6 +142,7 @@ class LevelPlan:
         warmup_bodies: Bursts of ``warmup_burst`` requests, sent before.
         asked_output_tokens: By position over the requests of all tracks; ``None`` where an
             answer stops where it likes.
+        most_output_tokens: Likewise, the bound that every answer has.
         arrangement: What its samples are read by.
         natural: Answers stop where they like.
     """
@@ -150,6 +151,7 @@ class LevelPlan:
     warmup_bodies: tuple[bytes, ...]
     warmup_burst: int
     asked_output_tokens: tuple[int | None, ...]
+    most_output_tokens: tuple[int, ...]
     arrangement: Arrangement
     natural: bool = False
 

@@ -184,6 +184,7 @@ class Draft:
             warmup_bodies=tuple(request.body(ask, said) for request in self.warmup),
             warmup_burst=self.warmup_burst,
             asked_output_tokens=tuple(request.asked_tokens for request in requests),
+            most_output_tokens=tuple(request.max_tokens for request in requests),
             arrangement=self.arrangement,
             natural=any(request.natural for request in requests),
         )
