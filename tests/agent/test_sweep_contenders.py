@@ -145,3 +145,20 @@ def test_what_a_plan_may_and_may_not_combine(text, says, tmp_path):
     with pytest.raises(SettingsError, match=r"plan\.toml") as caught:
         load(path, SweepPlan)
     assert says in str(caught.value)
+
+
+def test_what_cannot_fit_at_all_is_said_with_the_arithmetic(packaged_model, tmp_path):
+    text = f'reserve = "900GiB"\nlevels = [1, 2]\n{HEAD}'
+    managed = MANAGED.replace("m.gguf", str(packaged_model)) + "slots = 2\n"
+    done, told = run(tmp_path, text + managed)
+    assert done.returncode == 0, done.stderr
+    assert [(x["status"], x["reason"]) for x in told["levels"]] == [("skipped", "memory")] * 2
+    assert "does not fit: " in done.stderr
+    assert "reserve 921,600 MiB" in done.stderr
+
+
+def test_a_kv_type_that_the_model_cannot_have_is_a_line(packaged_model, tmp_path):
+    managed = MANAGED.replace("m.gguf", str(packaged_model)) + 'slots = 2\nkv_dtype = "q3"\n'
+    done, _ = run(tmp_path, f"levels = [1]\n{HEAD}{managed}")
+    assert (done.returncode, done.stderr.count("\n")) == (78, 1)
+    assert "is no KV type of llama.cpp" in done.stderr

@@ -112,6 +112,8 @@ def _levels(text: str | None) -> tuple[int, ...] | None:
 
 
 def _shapes(plan: SweepPlan, wanted: Wanted) -> tuple[Shape, ...] | None:
+    if wanted.rate is not None and wanted.arrival != "poisson":
+        raise UsageError("--rate is of --arrival poisson: give both")
     own = _named(wanted) or _replayed(wanted) or _measured(wanted)
     if own is None and wanted.arrival is None:
         return None

@@ -54,6 +54,11 @@ def _preview(plan: SweepPlan) -> Preview:
         contenders=len(plan.contenders),
         sessions=plan.sessions,
         engine_starts=starts,
+        rates={
+            shape.workload().name: shape.rate_per_user_per_s
+            for shape in plan.shapes()
+            if shape.rate_per_user_per_s is not None
+        },
         scouts=plan.order == "shuffled" and plan.policy == "fixed",
     )
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskStatus
 
-    from edgesweep.records import Device
+    from edgesweep.records import Device, LevelResult
 
 
 TURN_WAIT_S = 60.0
@@ -96,6 +96,8 @@ def sweep(  # noqa: PLR0913, PLR0917 - each one is an option of the command line
         return
     about, folder = _device(settings), state or state_folder(settings)
     earlier = unfinished(folder, plan_json(told), about.device_id) if resume else None
+    if resume and earlier is None:
+        typer.echo("nothing to resume: a new run begins", err=True)
     files = _files(json_file, samples, earlier, keep_text=keep_text)
     keepers: list[Keeper] = [Journal(folder), *files]
     if submit and settings is not None:
@@ -241,4 +243,13 @@ def _exit_code(outcome: Outcome) -> int:
     if missed:
         which = ", ".join(str(concurrency) for concurrency in dict.fromkeys(missed))
         typer.echo(f"not measured within the budget: level {which}; --budget gives more", err=True)
-    return 0 if any(level.status in _MEASURED for level in outcome.levels) else 1
+    refused = [level for level in outcome.levels if level.reason == "memory"]
+    for text in dict.fromkeys(map(_refusal, sorted(refused, key=lambda x: x.concurrency))):
+        typer.echo(text, err=True)
+    measured = any(level.status in _MEASURED for level in outcome.levels)
+    return 0 if measured or len(refused) == len(outcome.levels) else 1
+
+
+def _refusal(level: LevelResult) -> str:
+    why = "" if level.verdict is None else f": {level.verdict.text}"
+    return f"does not fit: {level.contender.name}, level {level.concurrency}{why}"

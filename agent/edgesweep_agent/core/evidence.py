@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from .counters import Counters
 
+_LONG_ENOUGH_S = 10.0
+"""A counter that grows by whole requests says nothing of a shorter time."""
 _CACHED = ("cached_prompt_tokens", "prefix_hits")
 """Tokens of prompts that an engine took from a cache, by its own counters; the better one first."""
 
@@ -159,14 +161,15 @@ def of_scrapes(
     Args:
         before: The last scrape before the first request.
         during: Those since the measuring began, the last one after its end.
-        seconds: Monotonic time that was watched.
+        seconds: Monotonic time from the first of ``during`` to the last.
         lost: How its processes are known to be others; "" if they are the same.
         jit_lines: Lines of its log that tell of compiling.
     """
     both = ([before] if before is not None else []) + list(during)
     seen = peaks(during)
-    delta = difference(both[0], both[-1], seconds) if len(both) > 1 else None
-    grown = {} if delta is None else delta.increases
+    # Rates are of the measured time alone; what must not grow must not in the warm-up either.
+    delta = difference(during[0], during[-1], seconds) if len(during) > 1 else None
+    grown = difference(both[0], both[-1], seconds).increases if len(both) > 1 else {}
     return EngineEvidence(
         running_before=None if before is None else before.running,
         waiting_before=None if before is None else before.waiting,
@@ -201,7 +204,9 @@ def _by_counters(delta: CounterDelta | None) -> dict[str, float | None]:
     if delta is None:
         return {}
     return {
-        "engine_output_tokens_per_s": delta.per_second("generation_tokens"),
+        "engine_output_tokens_per_s": (
+            delta.per_second("generation_tokens") if delta.seconds >= _LONG_ENOUGH_S else None
+        ),
         "busy_slots_per_decode": delta.busy_slots_per_decode,
         "acceptance_share": delta.draft_acceptance,
     }

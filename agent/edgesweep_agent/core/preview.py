@@ -58,6 +58,7 @@ def preview(
     sessions: int,
     engine_starts: int,
     scouts: bool,
+    rates: Mapping[str, float] | None = None,
 ) -> Preview:
     """Reckon the plan through.
 
@@ -68,9 +69,10 @@ def preview(
         sessions: Engine starts per contender.
         engine_starts: Of managed engines, in all.
         scouts: An ascending pass of one burst a level comes first.
+        rates: Of open loops, requests per user and second, by workload.
     """
     levels = tuple(
-        _level(workload, concurrency, least, most)
+        _level(workload, concurrency, least, most, (rates or {}).get(name))
         for workload in workloads
         for (name, concurrency), (least, most) in requests.items()
         if name == workload.name
@@ -89,11 +91,15 @@ def preview(
     )
 
 
-def _level(workload: Workload, concurrency: int, least: int, most: int) -> LevelPreview:
+def _level(
+    workload: Workload, concurrency: int, least: int, most: int, rate: float | None
+) -> LevelPreview:
     one = _burst_s(workload, concurrency) / concurrency
-    warm = _WARMUP_BURSTS * concurrency
+    warm_s = _WARMUP_BURSTS * concurrency * one
+    if rate is not None:
+        one = max(one, 1 / (rate * concurrency))
     return LevelPreview(
-        workload.name, concurrency, least, most, (least + warm) * one, (most + warm) * one
+        workload.name, concurrency, least, most, warm_s + least * one, warm_s + most * one
     )
 
 

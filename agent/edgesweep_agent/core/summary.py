@@ -179,6 +179,8 @@ def _status(
         return LevelStatus.FAILED, "interrupted"
     if not ok:
         return LevelStatus.FAILED, next(iter(failed_by), "no_samples")
+    if sum(failed_by.values()) > len(ok):
+        return LevelStatus.FAILED, "errors"
     if any(flag.name not in _CAVEATS for flag in flags):
         return LevelStatus.FLAGGED, ""
     return LevelStatus.VALID, ""

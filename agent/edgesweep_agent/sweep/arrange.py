@@ -35,11 +35,13 @@ class Arranged:
 
     Attributes:
         fitted: How near the prompts came to their lengths.
+        repeats: It asks some of the user's prompts again, which a cache may answer.
     """
 
     job: LevelJob
     plan: LevelPlan
     fitted: Fitted
+    repeats: bool = False
 
 
 async def arrange(task: Task, *, requests: int, most: int, warmup: int, phase: str) -> Arranged:
@@ -61,7 +63,8 @@ async def arrange(task: Task, *, requests: int, most: int, warmup: int, phase: s
             draft.wanted, lambda texts: count_prompt_tokens(target, texts, client)
         )
     plan = draft.plan(target, fitted.texts)
-    return Arranged(_job(task, target, plan, requests), plan, fitted)
+    repeats = 0 < draft.distinct < plan.requests
+    return Arranged(_job(task, target, plan, requests), plan, fitted, repeats)
 
 
 async def longest(shape: Shape, concurrency: int, target: Target) -> tuple[int, int]:

@@ -84,7 +84,12 @@ def result(
         },
         distributions=summary.distributions,
         block_output_tokens_per_s=summary.block_output_tokens_per_s,
-        attributes={**level.attributes, **summary.attributes, **power.attributes},
+        attributes={
+            **level.attributes,
+            **summary.attributes,
+            **power.attributes,
+            **_precision(task, seen.outcome),
+        },
         verdict=task.verdict,
         window_mono_ns=summary.window_ns,
     )
@@ -111,6 +116,15 @@ def _ended_early(level: LevelResult, task: Task, seen: Seen) -> LevelResult:
     if seen.outcome.stopped_by == "deadline":
         return replace(level, status=LevelStatus.SKIPPED, reason="time_budget")
     return level
+
+
+def _precision(task: Task, outcome: LevelOutcome) -> dict[str, str]:
+    """Whether the level became as precise as the plan wants it."""
+    wanted = task.ledger.plan.precision
+    if wanted is None:
+        return {}
+    reached = "reached" if outcome.stopped_by == "precision" else "not reached"
+    return {"precision": f"{wanted:g} {reached}"}
 
 
 def _least_prompt_tokens(task: Task, arranged: Arranged) -> float:
@@ -149,7 +163,7 @@ def _facts(
 def _expected(task: Task, arranged: Arranged) -> validity.Expectations:
     ready = task.ready
     return validity.Expectations(
-        shares_prompts=task.shape.kind in SHARING,
+        shares_prompts=task.shape.kind in SHARING and not arranged.repeats,
         cache_off=ready.cache_off,
         template_tokens=ready.target.overhead_tokens,
         slots=ready.slots,

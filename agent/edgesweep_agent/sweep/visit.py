@@ -11,6 +11,7 @@ import msgspec
 
 from edgesweep.records import LevelStatus
 from edgesweep_agent.core.budget import LevelCost, expected_s
+from edgesweep_agent.core.model_shape import ShapeError
 from edgesweep_agent.core.schedule import level_order
 from edgesweep_agent.errors import EngineError, LaunchError, SettingsError, UsageError
 from edgesweep_agent.plan import ManagedSpec
@@ -120,7 +121,7 @@ class Visiting:
             return
         try:
             cells = await self._admitted(cells)
-        except UsageError as error:
+        except (UsageError, ShapeError) as error:
             # The plan's file names the model: that is what has to be mended.
             where = f"contender {label(self.spec)}: {error}"
             await self._cannot(cells, SettingsError(where))

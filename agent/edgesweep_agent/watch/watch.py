@@ -102,7 +102,6 @@ class Watch:
         self._every_s = every_s
         self._settle_s = settle_s
         self._before: Counters | None = None
-        self._scrapes: list[Counters] = []
         self._lost: str | None = None
 
     async def __aenter__(self) -> Watch:
@@ -143,6 +142,8 @@ class Watch:
         """The warm-up is over: what the device and the log did before does not count."""
         self._clocks: list[ClockLook] = []
         self._sensors: list[SensorLook] = []
+        self._scraped_ns: list[int] = []
+        self._scrapes: list[Counters] = []
         self._look()
         self._first = self._host_look()
         self._caps_before = self._caps()
@@ -178,6 +179,7 @@ class Watch:
         counters = await self._ask()
         if counters is not None:
             self._scrapes.append(counters)
+            self._scraped_ns.append(self._clock().mono_ns)
 
     async def _ask(self) -> Counters | None:
         return None if self._watched.scrape is None else await self._watched.scrape()
@@ -210,7 +212,8 @@ class Watch:
             cores=cpu.cores if counted else None,
             engine_cpu_s=cpu.engine_s if self._engine else None,
             agent_cpu_s=cpu.agent_s,
-            foreign_cpu_s=cpu.foreign_s if counted else None,
+            # An engine that has gone took the record of its own with it.
+            foreign_cpu_s=cpu.foreign_s if counted and not self._lost else None,
             stolen_cpu_s=cpu.stolen_s if counted else None,
             foreign_names=cpu.foreign_names,
             swap_in_bytes=self._pages("pswpin"),
@@ -226,7 +229,8 @@ class Watch:
         )
 
     def _engine_evidence(self) -> EngineEvidence:
-        seconds = (self._last.mono_ns - self._first.mono_ns) / 1e9
+        times = self._scraped_ns
+        seconds = (times[-1] - times[0]) / 1e9 if times else 0.0
         return of_scrapes(
             self._before, self._scrapes, seconds, lost=self._lost, jit_lines=self._jit_lines()
         )

@@ -145,6 +145,7 @@ class Draft:
     Attributes:
         wanted: Its texts, with the lengths that they should have.
         warmup_burst: Requests of warm-up at once.
+        distinct: Of a replay, the user's own requests; 0 where every request is another.
     """
 
     wanted: tuple[Wanted, ...]
@@ -152,6 +153,7 @@ class Draft:
     warmup: tuple[Request, ...]
     warmup_burst: int
     arrangement: Arrangement = _CLOSED_LOOP
+    distinct: int = 0
 
     @property
     def longest(self) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from edgesweep_agent.errors import SettingsError
@@ -44,7 +45,8 @@ def draft(level: Level) -> Draft:
         nonce = f"{level.seed}/{lap}"
         requests.append(Request((), one.output_tokens or tokens, nonce, messages=one.messages))
     measured, warmup = requests[: level.requests], requests[level.requests :]
-    return arriving(level, Texts(level), tuple(measured), tuple(warmup))
+    arranged = arriving(level, Texts(level), tuple(measured), tuple(warmup))
+    return replace(arranged, distinct=len(level.replayed))
 
 
 def read(path: Path) -> tuple[Replayed, ...]:
