@@ -33,7 +33,8 @@ class Script:
         usage: In its own ``chunk`` (if asked for), in the ``same`` chunk as the finish reason,
             on ``each`` chunk, as llama.cpp's ``timings``, or ``none``.
         reasoning: So many of the chunks, the first ones, carry ``reasoning_content``.
-        slots: Requests served at once; the others wait without a byte. 0 for no limit.
+        slots: Requests served at once; the others wait without a byte, and their timetable
+            begins when they are served. 0 for no limit.
         loading_s: Answers 503 for so long after its start.
         burst: All in one write, at the end, as a buffering proxy would.
         framing: ``chunked``, or ``close`` for an HTTP/1.0 body that the end of the connection ends.

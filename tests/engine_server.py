@@ -125,8 +125,12 @@ class Answer:
         request = json.loads(body or b"{}")
         self.seen = Seen(len(self.server.timeline), request.get("user", ""), time.monotonic_ns(),
                          request.get("messages", []))  # fmt: skip
+        self.from_ns = self.seen.received_ns
         self.server.note(self.seen)
         async with self.server.slots or contextlib.AsyncExitStack():
+            if self.server.slots is not None:
+                # It works on a request from when a slot is free.
+                self.from_ns = time.monotonic_ns()
             return await self._post(request, chat="chat" in path) and keep
 
     def _get(self, path: str) -> bool:
@@ -248,7 +252,7 @@ class Answer:
         self.writer.transport.abort()
 
     async def _until(self, ms: float) -> None:
-        due_s = self.seen.received_ns / 1e9 + ms / 1e3 - time.monotonic()
+        due_s = self.from_ns / 1e9 + ms / 1e3 - time.monotonic()
         if due_s > 0:
             await asyncio.sleep(due_s)
         if self.reader.at_eof() or self.writer.is_closing():
