@@ -12,6 +12,7 @@ from __future__ import annotations
 import pytest
 
 from edgesweep_agent.core.answers import Reply, models_of, version_of
+from edgesweep_agent.core.counters import MetricsState
 from edgesweep_agent.engines.registry import ENGINES, recognise
 from engine_fixtures import NAMES, answers_of, plain, reply
 
@@ -86,8 +87,10 @@ def test_eng_02_endless_digits_in_a_printed_configuration_are_no_count():
 def test_eng_04_an_answer_of_another_shape_breaks_nothing(path, body):
     for name in NAMES:
         answers = {**answers_of(name), path: reply({"status": 200, "headers": {}, "body": body})}
-        engine, _ = recognise(answers, "m")
-        engine.counters(answers)
+        engine, facts = recognise(answers, "m")
+        assert engine.name in {*ENGINES, "unknown"}
+        assert facts.slots is None or facts.slots > 0
+        assert engine.counters(answers).metrics_state in MetricsState
 
 
 def test_eng_04_a_server_with_every_sign_is_none_of_them():

@@ -93,6 +93,7 @@ def test_a_window_that_opens_is_read_at_once():
         until(lambda: power.reads == 1)
         sampler.fast(True)
         until(lambda: power.reads > 3, within_s=1)
+        assert power.reads > 3
 
 
 def test_series_reach_over_both_edges_and_know_only_values():

@@ -60,71 +60,119 @@ async def managed(spec: ManagedSpec, opening: Opening) -> AsyncIterator[Ready]:
         SettingsError: the plan names what does not exist.
     """
     kind = _kind(spec)
-    place = LAUNCHERS[spec.launcher].place(spec)
+    place = _placed(spec)
     around = await _surroundings(spec, kind, place, opening)
     # Before anything runs: to ask vLLM takes hundreds of megabytes.
     version = kind.read_version(await place.ask(kind.version_command(place.spec)))
-    limits = Limits(
-        reserve_bytes=opening.plan.reserve_bytes,
-        mapped_bytes=needed_in_cache(spec, around.weights_bytes, opening.box.gpu),
-    )
-    commands: list[Command] = []
-
-    def command(port: int) -> Command:
-        commands.append(kind.plan(place.spec, port, around))
-        return commands[-1]
-
     before = opening.box.available().available_bytes
+    mapped = needed_in_cache(spec, around.weights_bytes, opening.box.gpu)
+    running = _Running(spec, opening, Limits(opening.plan.reserve_bytes, mapped))
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="edgesweep-")))
-        servers: list[Server] = []
-        guards: list[Watch] = []
-        targets: list[Target] = []
-
-        def breach() -> str | None:
-            return next((why for one in guards if (why := one.report().breach)), None)
-
         for number in range(spec.replicas):
             log = folder / f"server-{number}.log"
-            servers.append(await stack.enter_async_context(place.start(command, log=log)))
-            pids = [one.pid for one in servers[-1].pids()]
-            guarding = guard(
-                limits, pids, lambda reason: _kill(servers, reason), root=opening.box.root
-            )
-            guards.append(await stack.enter_async_context(guarding))
-            targets.append(await _answering(spec, servers[-1], opening, breach))
-        reported = kind.reported(servers[0].log_text())
-        roots = [pid for server in servers for pid in _first(server)]
-        shared = opening.box.gpu == "unified"
-        footprint = Footprint(Files(opening.box.root), roots, before, is_shared=shared)
-        _check_got(spec, targets[0], reported)
+            await running.add(stack, place, lambda port: kind.plan(place.spec, port, around), log)
+        reported = kind.reported(running.servers[0].log_text())
+        _check_got(spec, running.targets[0], reported)
+        footprint = running.footprint(before)
+        roots = running.roots()
         yield Ready(
-            contender=await _described(
-                spec, targets[0], place, servers[0], commands[0], version, opening
-            ),
-            targets=tuple(targets),
-            pids=lambda: frozenset(roots),
+            contender=await _described(spec, running, place, version),
+            targets=tuple(running.targets),
+            pids=lambda: roots,
             footprint=footprint,
-            died=lambda: (
-                breach() or next((s.exit_text for s in servers if s.exit is not None), None)
-            ),
-            kill=lambda reason: _kill(servers, reason),
-            breach=breach,
+            died=running.died,
+            kill=running.kill,
+            breach=running.breach,
             log=folder / "server-0.log",
             weights_bytes=around.weights_bytes,
-            mapped_bytes=limits.mapped_bytes,
+            mapped_bytes=mapped,
             cache_off=not (spec.prefix_cache or spec.as_shipped),
-            values=_values(targets, reported, footprint, opening),
-            attributes=_attributes(commands[0]),
+            values=_values(running.targets, reported, footprint, opening),
+            attributes=_attributes(running.command),
         )
-    for server in servers:
-        if server.memory is not None and not server.memory.complete:
-            _log.warning(
-                "%s: %d MiB did not come back within %.0f s of its end",
-                label(spec),
-                server.memory.shortfall_bytes >> 20,
-                server.memory.waited_s,
-            )
+    running.tell_shortfall()
+
+
+class _Running:
+    """The servers of a contender, each under guard from its start to its end."""
+
+    def __init__(self, spec: ManagedSpec, opening: Opening, limits: Limits) -> None:
+        self._spec, self.opening, self._limits = spec, opening, limits
+        self.servers: list[Server] = []
+        self.targets: list[Target] = []
+        self._guards: list[Watch] = []
+        self._commands: list[Command] = []
+
+    @property
+    def command(self) -> Command:
+        """That of the first; the others differ in their port."""
+        return self._commands[0]
+
+    async def add(
+        self,
+        stack: AsyncExitStack,
+        place: Place,
+        command: Callable[[int], Command],
+        log: Path,
+    ) -> None:
+        """Start one more, and wait until it answers."""
+
+        def commanded(port: int) -> Command:
+            self._commands.append(command(port))
+            return self._commands[-1]
+
+        server = await stack.enter_async_context(place.start(commanded, log=log))
+        self.servers.append(server)
+        pids = [one.pid for one in server.pids()]
+        guarding = guard(self._limits, pids, self.kill, root=self.opening.box.root)
+        self._guards.append(await stack.enter_async_context(guarding))
+        self.targets.append(await _answering(self._spec, server, self.opening, self.breach))
+
+    def roots(self) -> frozenset[int]:
+        """The first process of each."""
+        return frozenset(pid for server in self.servers for pid in _first(server))
+
+    def footprint(self, before_bytes: int | None) -> Footprint:
+        """What they take, of what was available before."""
+        box = self.opening.box
+        shared = box.gpu == "unified"
+        return Footprint(Files(box.root), self.roots(), before_bytes, is_shared=shared)
+
+    def breach(self) -> str | None:
+        """Why a guard has ended them, if one has."""
+        return next((why for one in self._guards if (why := one.report().breach)), None)
+
+    def died(self) -> str | None:
+        """How one of them ended, if it has."""
+        ended = (server.exit_text for server in self.servers if server.exit is not None)
+        return self.breach() or next(ended, None)
+
+    def kill(self, reason: str) -> None:
+        """From the guard's thread: the engine ends now, the agent goes on."""
+        _log.error("the engine is ended: %s", reason)
+        for server in self.servers:
+            for one in server.pids():
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(one.pid, signal.SIGKILL)
+
+    def tell_shortfall(self) -> None:
+        """Once they are gone: memory that did not come back."""
+        for server in self.servers:
+            if server.memory is not None and not server.memory.complete:
+                _log.warning(
+                    "%s: %d MiB did not come back within %.0f s of its end",
+                    label(self._spec),
+                    server.memory.shortfall_bytes >> 20,
+                    server.memory.waited_s,
+                )
+
+
+def _placed(spec: ManagedSpec) -> Place:
+    try:
+        return LAUNCHERS[spec.launcher].place(spec)
+    except SettingsError as error:
+        raise SettingsError(f"contender {label(spec)}: {error}") from error
 
 
 def _kind(spec: ManagedSpec) -> ServerKind:
@@ -193,15 +241,6 @@ def _why(spec: ManagedSpec, server: Server, opening: Opening, waited_s: float) -
     return classify(server.exit, server.log_text(), asked, waited_s).line
 
 
-def _kill(servers: list[Server], reason: str) -> None:
-    """From the guard's thread: the engine ends now, the agent goes on."""
-    _log.error("the engine is ended: %s", reason)
-    for server in servers:
-        for one in server.pids():
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(one.pid, signal.SIGKILL)
-
-
 def _check_got(spec: ManagedSpec, target: Target, reported: Reported) -> None:
     """A build may ignore what it was told (ggml-org/llama.cpp#17300: one slot asked, four got)."""
     facts = target.facts
@@ -219,21 +258,13 @@ def _check_got(spec: ManagedSpec, target: Target, reported: Reported) -> None:
             )
 
 
-async def _described(
-    spec: ManagedSpec,
-    target: Target,
-    place: Place,
-    server: Server,
-    command: Command,
-    version: str,
-    opening: Opening,
-) -> Contender:
-    facts = target.facts
-    per_level = opening.plan.policy == "per_level"
+async def _described(spec: ManagedSpec, running: _Running, place: Place, version: str) -> Contender:
+    facts = running.targets[0].facts
+    per_level = running.opening.plan.policy == "per_level"
     policy = "per_level" if per_level else "as_shipped" if spec.as_shipped else ""
     settings = {
         **told_settings(facts),
-        **command.settings,
+        **running.command.settings,
         **place.settings,
         "policy": policy,
     }
@@ -241,7 +272,7 @@ async def _described(
         name=label(spec),
         engine=facts.engine if facts.engine != "unknown" else spec.engine,
         engine_version=version or facts.version,
-        build=server.build or facts.build,
+        build=running.servers[0].build or facts.build,
         model=spec.model.name,
         model_sha256=await anyio.to_thread.run_sync(_sha256, spec.model),
         weight_format=facts.weight_format,
