@@ -2,10 +2,16 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+# Of chaos and soak.
+DURATION ?= 600
+MINUTES  ?= 20
+DEVICES  ?= 200
 READY  := $(VENV)/.ready
+# Many tests start our programs; without cached bytecode each start compiles them anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fix lint types imports protos drift lock services bench bench-client engines-real memory-cases clean-levels clean
+.PHONY: help setup demo test check fix lint types imports protos drift lock services bench bench-client bench-ingest fuzz torture chaos soak scale engines-real memory-cases clean-levels clean
 
 help:     ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -26,7 +32,8 @@ demo: setup  ## a real sweep from a real engine to the answer: build/demo/report
 	@exec $(BIN)/python demo/demo.py
 
 test: setup services  ## all tests; those whose services are missing are skipped by name
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 4 --dist worksteal -m 'not alone'
+	$(BIN)/python -m pytest -m alone
 
 services:
 	@tests/services.sh
@@ -65,6 +72,24 @@ bench: setup  ## what measuring costs: times against a server's own record, clie
 
 bench-client: setup  ## our client beside others, against one mock (PEERS="--peer vllm=PYTHON ...")
 	$(BIN)/python tests/bench/client_cost.py $(PEERS)
+
+bench-ingest: setup services  ## what a collector takes a CPU-second, beside a bridge (INGEST="--turns 2")
+	$(BIN)/python tests/bench/ingest_bench.py $(INGEST)
+
+fuzz: setup  ## a million inputs for all that reads what others wrote (FUZZ="--inputs N --seed S")
+	$(BIN)/python tests/fuzz/run.py $(FUZZ)
+
+torture: setup  ## kills, damaged files, full disks and power cuts for the spool (TORTURE="--kills N --seed S")
+	$(BIN)/python tests/torture/spool.py $(TORTURE)
+
+chaos: setup services  ## everything fails, nothing is lost or doubled (DURATION=600 SEED=N)
+	$(BIN)/python tests/chaos/chaos.py --duration $(DURATION) $(if $(SEED),--seed $(SEED))
+
+soak: setup services  ## does a collector's memory stand still under a fleet (MINUTES=20 DEVICES=200)
+	$(BIN)/python tests/soak/soak.py --minutes $(MINUTES) --devices $(DEVICES)
+
+scale: setup services  ## what a collector takes as the fleet grows (SCALE="--devices 100 200")
+	$(BIN)/python tests/soak/scale.py $(SCALE)
 
 engines-real: setup  ## llama.cpp and vLLM for real (ENGINES="--quick --vllm-python PYTHON")
 	$(BIN)/python tests/bench/engines_real.py $(ENGINES)

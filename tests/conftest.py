@@ -6,11 +6,32 @@ from pathlib import Path
 
 import pytest
 
+from postgres import running_postgres
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_state_in_the_home(tmp_path_factory):
     """Sweeps without a daemon keep their journals in the user's state folder."""
     os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
+@pytest.fixture(scope="session")
+def anyio_backend():
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+async def one_loop(anyio_backend):
+    """One event loop from here on: grpc.aio polls for the whole process, and what is left of a
+    test whose loop is closed would fail the next one (grpc/grpc#25364).
+    """
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """One PostgreSQL for all tests of a process, each of which makes a database of its own."""
+    with running_postgres() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

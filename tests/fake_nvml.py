@@ -12,7 +12,10 @@ class NVMLError(Exception):
 
 
 class FakeNvml:
-    """Answers from ``told``; a text that names an error raises it."""
+    """Answers from ``told``; a text that names an error raises it.
+
+    A list under ``memory`` or ``uuid`` has an answer for each GPU.
+    """
 
     NVMLError = NVMLError
 
@@ -20,13 +23,16 @@ class FakeNvml:
         self.told = told
         self.asked: list[str] = []
 
-    def _tell(self, key: str):
+    def _tell(self, key: str, gpu: int = 0):
         self.asked.append(key)
-        if key not in self.told or self.told[key] == "NVML_ERROR_NOT_SUPPORTED":
+        told = self.told.get(key, "NVML_ERROR_NOT_SUPPORTED")
+        if isinstance(told, list) and key in {"memory", "uuid"}:
+            told = told[gpu]
+        if told == "NVML_ERROR_NOT_SUPPORTED":
             raise NVMLError(3)
-        if self.told[key] == "NVML_ERROR_GPU_IS_LOST":
+        if told == "NVML_ERROR_GPU_IS_LOST":
             raise NVMLError(15)
-        return self.told[key]
+        return told
 
     def nvmlInit(self) -> None:  # noqa: N802
         if self.told.get("init") != "ok":
@@ -44,8 +50,11 @@ class FakeNvml:
     def nvmlDeviceGetName(self, _gpu: int) -> str:  # noqa: N802
         return self._tell("name")
 
-    def nvmlDeviceGetMemoryInfo(self, _gpu: int):  # noqa: N802
-        told = self._tell("memory")
+    def nvmlDeviceGetUUID(self, gpu: int) -> str:  # noqa: N802
+        return self._tell("uuid", gpu)
+
+    def nvmlDeviceGetMemoryInfo(self, gpu: int):  # noqa: N802
+        told = self._tell("memory", gpu)
         sizes = {kind: told[f"{kind}_mib"] * 2**20 for kind in ("total", "used", "free")}
         return SimpleNamespace(**sizes)
 

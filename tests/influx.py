@@ -26,22 +26,40 @@ dir = "{root}/meta"
 dir = "{root}/data"
 wal-dir = "{root}/wal"
 query-log-enabled = false
+{data}
 [monitor]
 store-enabled = false
 [http]
 bind-address = "127.0.0.1:{http}"
 log-enabled = false
 [continuous_queries]
-enabled = false
+{continuous}
 """
+_NO_CONTINUOUS = "enabled = false"
+CONTINUOUS = 'enabled = true\nrun-interval = "500ms"'
+"""Runs continuous queries, twice a second."""
+COLD_AT_ONCE = (
+    'cache-snapshot-write-cold-duration = "500ms"\ncompact-full-write-cold-duration = "500ms"'
+)
+"""Brings what was written into its final form as soon as nothing comes: for sizes on disk."""
 
 
 class Influx:
-    """One influxd process: start, stop, start again on the same data, and ask it."""
+    """One influxd process: start, stop, start again on the same data, and ask it.
 
-    def __init__(self, root: Path, program: str) -> None:
-        self._root = root
+    Args:
+        root: The folder for all it writes.
+        program: influxd.
+        data: Further lines of ``[data]``.
+        continuous: The lines of ``[continuous_queries]``.
+    """
+
+    def __init__(
+        self, root: Path, program: str, data: str = "", continuous: str = _NO_CONTINUOUS
+    ) -> None:
+        self.root = root
         self._program = program
+        self._more = {"data": data, "continuous": continuous}
         self._port, self._rpc = _free_ports()
         self._process: subprocess.Popen[bytes] | None = None
         self.database = "fleet"
@@ -51,10 +69,12 @@ class Influx:
         return f"http://127.0.0.1:{self._port}"
 
     def start(self) -> None:
-        config = self._root / "influxdb.conf"
-        config.write_text(_CONFIG.format(root=self._root, http=self._port, rpc=self._rpc))
+        config = self.root / "influxdb.conf"
+        config.write_text(
+            _CONFIG.format(root=self.root, http=self._port, rpc=self._rpc, **self._more)
+        )
         command = [self._program, "run", "-config", str(config)]
-        with (self._root / "influxd.log").open("ab") as log:
+        with (self.root / "influxd.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
         self._wait()
         self.query(f'CREATE DATABASE "{self.database}"', method="POST")
@@ -95,17 +115,17 @@ class Influx:
             except httpx.TransportError:
                 time.sleep(0.05)
         self.stop()
-        pytest.fail(f"influxd did not start:\n{(self._root / 'influxd.log').read_text()}")
+        pytest.fail(f"influxd did not start:\n{(self.root / 'influxd.log').read_text()}")
 
 
 @contextmanager
-def running_influx(root: Path) -> Iterator[Influx]:
+def running_influx(root: Path, **options: str) -> Iterator[Influx]:
     """A started :class:`Influx` with its database; the test is skipped where there is none."""
     # Debian's package starts a service of that name; only the program is of interest here.
     program = shutil.which("influxd")
     if program is None:
         pytest.skip(MISSING)
-    server = Influx(root, program)
+    server = Influx(root, program, **options)
     try:
         server.start()
         yield server

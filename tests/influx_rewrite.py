@@ -2,14 +2,13 @@
 
 ``POST /api/v2/write?bucket=b[/policy]&org=o&precision=ns`` becomes ``/write?db=b&rp=policy&...``;
 ``/query``, ``/ping`` and ``/health`` are answered as 2.x answers them. What 2.x and 3 say to bad
-requests differs from 1.x: a test sets :class:`Dialect` to get that.
+requests differs from 1.x: a test sets :class:`Dialect` to get that (:mod:`influx_dialects`).
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
-import json
 from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +18,18 @@ from threading import Thread
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+from influx_dialects import (
+    Answer,
+    Speaks,
+    forbidden,
+    no_bucket,
+    problem,
+    proxy_too_large,
+    too_large,
+    unauthorized,
+    written,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -27,13 +38,8 @@ _PRECISIONS = {"ns": "ns", "us": "u", "ms": "ms", "s": "s"}
 _HOP_HEADERS = {"connection", "transfer-encoding", "content-length", "date", "server"}
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """One scripted answer, given instead of passing a write on."""
-
-    status: int
-    headers: dict[str, str] = field(default_factory=dict)
-    body: bytes = b""
+# Lines are written there to learn whether they can be read at all.
+_SCRATCH = "rewrite_scratch"
 
 
 @dataclass(slots=True)
@@ -41,16 +47,22 @@ class Dialect:
     """How writes fail; changed by a test while the server runs.
 
     Attributes:
+        speaks: Whose words and codes are answered.
         script: Answers to the next writes, used up from the left.
         max_points: More lines than this are a proxy's 413, in HTML.
-        marked: A write with a line that holds this text is refused as a whole, as 2.x does.
+        max_bytes: More bytes than this are the server's own 413.
+        marked: A write with a line that holds this text is refused as a whole.
         token: What ``Authorization: Token ...`` has to say; empty to let anybody write.
+        read_only: The token may not write.
     """
 
+    speaks: Speaks = Speaks.V1
     script: deque[Answer] = field(default_factory=deque)
     max_points: int = 0
+    max_bytes: int = 0
     marked: bytes = b""
     token: str = ""
+    read_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +98,24 @@ class Rewrite(ThreadingHTTPServer):
         dialect = self.dialect
         if dialect.script:
             return dialect.script.popleft()
+        return self._not_allowed(authorization) or self._too_much(body)
+
+    def _not_allowed(self, authorization: str) -> Answer | None:
+        dialect = self.dialect
         if dialect.token and authorization != f"Token {dialect.token}":
-            return _problem(401, "unauthorized", "unauthorized access")
+            return unauthorized(dialect.speaks)
+        if dialect.read_only:
+            return forbidden(dialect.speaks)
+        return None
+
+    def _too_much(self, body: bytes) -> Answer | None:
+        dialect = self.dialect
         if dialect.max_points and len(body.splitlines()) > dialect.max_points:
-            page = b"<html><h1>413 Request Entity Too Large</h1></html>"
-            return Answer(413, {"Content-Type": "text/html"}, page)
+            return proxy_too_large()
+        if dialect.max_bytes and len(body) > dialect.max_bytes:
+            return too_large(dialect.speaks)
         if dialect.marked and dialect.marked in body:
-            return _problem(422, "unprocessable entity", "field type conflict")
+            return problem(422, code="unprocessable entity", message="field type conflict")
         return None
 
 
@@ -119,21 +142,39 @@ class _Handler(BaseHTTPRequestHandler):
         zipped = self.headers.get("Content-Encoding") == "gzip"
         text = gzip.decompress(body) if zipped else body
         answer = self.server.refusal(text, self.headers.get("Authorization", ""))
-        answer = answer or self._write(query, body)
+        answer = answer or self._written(query, text)
         self.server.seen.append(Seen(len(text.splitlines()), answer.status, query))
         self._answer(answer)
 
-    def _write(self, query: dict[str, list[str]], body: bytes) -> Answer:
+    def _written(self, query: dict[str, list[str]], lines: bytes) -> Answer:
         precision = query.get("precision", ["ns"])[0]
         if precision not in _PRECISIONS:
-            return _problem(400, "invalid", f"invalid precision {precision}")
-        database, _, policy = query.get("bucket", [""])[0].partition("/")
-        asked = {"db": database, "rp": policy, "precision": _PRECISIONS[precision]}
-        return self._pass_on(f"/write?{urlencode({k: v for k, v in asked.items() if v})}", body)
+            return problem(400, code="invalid", message=f"invalid precision {precision}")
+        speaks = self.server.dialect.speaks
+        bucket = query.get("bucket", [""])[0]
+        database, _, policy = bucket.partition("/")
+        if speaks is Speaks.V3:
+            self._query(f'CREATE DATABASE "{database}"')
+
+        def write(body: bytes) -> Answer:
+            asked = {"db": database, "rp": policy, "precision": _PRECISIONS[precision]}
+            asked = {name: value for name, value in asked.items() if value}
+            return self._pass_on(f"/write?{urlencode(asked)}", body)
+
+        def parse(body: bytes) -> Answer:
+            # Anew each time: a conflict of types with an earlier line would be told instead.
+            self._query(f'DROP DATABASE "{_SCRATCH}"')
+            self._query(f'CREATE DATABASE "{_SCRATCH}"')
+            return self._pass_on(f"/write?db={_SCRATCH}", body)
+
+        answer = written(speaks, lines, parse, write)
+        return no_bucket(speaks, bucket) if answer.status == 404 else answer
+
+    def _query(self, statement: str) -> None:
+        self._pass_on(f"/query?{urlencode({'q': statement})}", b"")
 
     def _pass_on(self, path: str, body: bytes) -> Answer:
-        kept = ("Content-Type", "Content-Encoding")
-        headers = {name: self.headers[name] for name in kept if name in self.headers}
+        headers = {k: self.headers[k] for k in ("Content-Type",) if k in self.headers}
         connection = HTTPConnection(self.server.influx, timeout=10)
         try:
             connection.request(self.command, path, body, headers)
@@ -141,7 +182,7 @@ class _Handler(BaseHTTPRequestHandler):
             found = {k: v for k, v in answer.getheaders() if k.lower() not in _HOP_HEADERS}
             return Answer(answer.status, found, answer.read())
         except OSError as error:
-            return _problem(503, "unavailable", str(error))
+            return problem(503, code="unavailable", message=str(error))
         finally:
             connection.close()
 
@@ -156,11 +197,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - stdlib's name
         """Say nothing: a test reads ``seen``."""
-
-
-def _problem(status: int, code: str, message: str) -> Answer:
-    body = json.dumps({"code": code, "message": message}).encode()
-    return Answer(status, {"Content-Type": "application/json"}, body)
 
 
 @contextmanager

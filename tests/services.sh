@@ -4,6 +4,7 @@ set -eu
 missing=""
 [ -x /usr/sbin/mosquitto ] || command -v mosquitto >/dev/null || missing="$missing mosquitto"
 [ -x /usr/bin/influxd ] || command -v influxd >/dev/null || missing="$missing influxdb"
+ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || command -v postgres >/dev/null || missing="$missing postgresql"
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
     echo "not installed:$missing (tests that need them are skipped). To run them all: apt-get install$missing"

@@ -13,37 +13,31 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import anyio
-import httpx
 
-from . import questions
+from . import questions, reach, trial
 from .core import readiness
 from .core.answers import models_of
 from .core.counters import MetricsState, silent
-from .core.exchange import Exchange
 from .core.readiness import READY, Readiness, State
-from .core.stream import to_sample
+from .core.unreached import Cause, Unreached, most_telling
 from .engines import registry
 from .errors import EngineError, UsageError
 from .target import CHAT_PATH, Target
-from .workloads.words import prompt
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from edgesweep.records import Sample
+    import httpx
 
     from .core.answers import Answers, Reply
     from .core.counters import Counters
     from .engines.base import Engine, Facts
 
-TRIAL_TIMEOUT_S = 120.0
-"""The first completion after a start may compile or page in the whole model."""
 SCRAPE_TIMEOUT_S = 2.0
 """Old llama.cpp answers once the running step is done; a later answer is of no use."""
 ASK_AGAIN_S = 0.5
 _CLOSED = frozenset({404, 405, 501})
 """No such path, or switched off: that does not change while a server runs."""
-_TRIAL_WORDS = 32
 _ANY_MODEL = "default"
 """What a server without a listing is asked for: it has one model, and most do not look."""
 
@@ -58,6 +52,7 @@ class Patience:
         alive: Says how a managed server died, as soon as it has.
         clock: Monotonic seconds.
         sleep: Passes the time between two questions.
+        answer_s: For the first completion, once it is asked for.
     """
 
     loading_s: float = 120.0
@@ -65,6 +60,7 @@ class Patience:
     alive: Callable[[], str | None] = field(default=lambda: None)
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
+    answer_s: float = trial.TIMEOUT_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +118,8 @@ async def attach(
         engine: Which engine it is, if the user knows; otherwise it is found out.
         api_key: Sent as a bearer token.
         patience: How long "not yet" is taken for an answer.
-        waiting: Told what is waited for, and how long already.
+        waiting: Told what is waited for, without the address, and how long already; the same
+            words come again for as long as nothing changes.
         transport: Instead of the network.
 
     Raises:
@@ -131,15 +128,24 @@ async def attach(
     """
     bound = patience or Patience()
     started = bound.clock()
-    wanted = _Wanted(url, model, engine, api_key, lambda: bound.clock() - started)
+    wanted = _Wanted(
+        url,
+        model,
+        engine,
+        api_key,
+        waited=lambda: bound.clock() - started,
+        waiting=waiting,
+        answer_s=bound.answer_s,
+        is_real=transport is None,
+    )
     async with questions.client(url, api_key, transport) as client:
         while True:
             found = await _try(client, wanted)
             if isinstance(found, Target):
                 return found
             waited = wanted.waited()
-            _give_up_if(found, bound, waited)
-            waiting(found.text, waited)
+            _give_up_if(url, found, bound, waited)
+            waiting(found.what, waited)
             await bound.sleep(ASK_AGAIN_S)
 
 
@@ -148,6 +154,7 @@ async def look(
     *,
     model: str | None = None,
     api_key: str | None = None,
+    patience: Patience | None = None,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> Seen:
     """What is at ``url``, without asking it to generate anything.
@@ -156,6 +163,7 @@ async def look(
         url: The server's root.
         model: Whose facts are asked for, where it has several.
         api_key: Sent as a bearer token.
+        patience: How long "not yet" is taken for an answer; without, it is asked once.
         transport: Instead of the network.
 
     Raises:
@@ -163,10 +171,8 @@ async def look(
         UsageError: it has no such model.
     """
     async with questions.client(url, api_key, transport) as client:
-        answers = await questions.ask_all(client, url, registry.PATHS)
-        verdict = readiness.of_listing(url, answers)
-        if verdict is not READY:
-            raise EngineError(verdict.text)
+        bound = patience or Patience(loading_s=0.0)
+        answers = await _listed(client, url, bound, is_real=transport is None)
         engine, facts = registry.recognise(answers, model)
         if model is not None:
             _choose(url, model, answers)
@@ -177,6 +183,45 @@ async def look(
         answers |= await questions.ask_all(client, url, rest)
     shown = model or next(iter(facts.models), None)
     return Seen(engine, facts, shown, engine.counters(answers))
+
+
+async def _listed(
+    client: httpx.AsyncClient, url: str, patience: Patience, *, is_real: bool
+) -> Answers:
+    """What a server says of itself, once it does."""
+    started = patience.clock()
+    while True:
+        answers, verdict = await _asked(client, url, registry.PATHS, is_real=is_real)
+        if verdict is READY:
+            return answers
+        _give_up_if(url, verdict, patience, patience.clock() - started)
+        await patience.sleep(ASK_AGAIN_S)
+
+
+async def _asked(
+    client: httpx.AsyncClient, url: str, paths: Sequence[str], *, is_real: bool
+) -> tuple[Answers, Readiness]:
+    """What a server answers to plain questions, and what that says of it."""
+    answers, unreached = await questions.ask_each(client, url, paths)
+    if unreached and not any(reply.status for reply in answers.values()):
+        # All questions went to the same port.
+        why = await _looked_into(client, url, most_telling(unreached.values()), is_real=is_real)
+        return answers, readiness.of_unreached(why)
+    return answers, readiness.of_listing(url, answers, unreached)
+
+
+async def _looked_into(
+    client: httpx.AsyncClient, url: str, why: Unreached, *, is_real: bool
+) -> Unreached:
+    """A port that closes, or speaks something else, is asked in other ways what it is."""
+    wrong_tongue = why.cause in {Cause.CLOSED, Cause.NO_HTTP, Cause.NO_TLS}
+    no_handshake = url.startswith("https:") and why.cause is Cause.UNCONNECTED
+    if not (wrong_tongue or no_handshake):
+        return why
+    if is_real and (said := await reach.greeting(url)):
+        return Unreached(Cause.NO_HTTP, f"it says {said[:80]!r}")
+    other = await questions.other_scheme(client, url)
+    return Unreached(Cause.WRONG_SCHEME, other) if other else why
 
 
 async def scrape(
@@ -231,12 +276,14 @@ class _Wanted:
     engine: str | None
     api_key: str | None
     waited: Callable[[], float]
+    waiting: Callable[[str, float], None]
+    answer_s: float
+    is_real: bool
 
 
 async def _try(client: httpx.AsyncClient, wanted: _Wanted) -> Target | Readiness:
     url = wanted.url
-    answers = await questions.ask_all(client, url, readiness.PATHS)
-    verdict = readiness.of_listing(url, answers)
+    answers, verdict = await _asked(client, url, readiness.PATHS, is_real=wanted.is_real)
     if verdict is not READY:
         return verdict
     rest = set(registry.PATHS) - set(readiness.PATHS)
@@ -244,15 +291,24 @@ async def _try(client: httpx.AsyncClient, wanted: _Wanted) -> Target | Readiness
     engine, facts = registry.recognise(answers, wanted.model, named=wanted.engine)
     model = _choose(url, wanted.model, answers, must_be_named=facts.needs_model)
     target = Target(url, engine.bound(model), facts, model, wanted.api_key)
-    reply = await _complete(client, target)
-    sample = None if reply is None else _as_sample(reply)
-    if reply is not None and _is_unknown_model(reply, answers):
+    asked_s = wanted.waited()
+    reply = await trial.complete(
+        client,
+        target,
+        timeout_s=wanted.answer_s,
+        slow=lambda text, seconds: wanted.waiting(text, asked_s + seconds),
+    )
+    if isinstance(reply, Unreached):
+        return readiness.of_completion(reply, None)
+    sample = trial.as_sample(reply)
+    if _is_unknown_model(reply, answers):
         raise UsageError(_unknown_model(url, target.model, models_of(answers)))
-    verdict = readiness.of_completion(url, reply, sample)
-    if sample is None or verdict is not READY:
+    verdict = readiness.of_completion(reply, sample)
+    if verdict is not READY:
         return verdict
-    overhead = max(0, (sample.prompt_tokens or _TRIAL_WORDS) - _TRIAL_WORDS)
-    target = replace(target, overhead_tokens=overhead, ready_s=wanted.waited())
+    overhead = max(0, (sample.prompt_tokens or trial.WORDS) - trial.WORDS)
+    ready_s = wanted.waited()
+    target = replace(target, overhead_tokens=overhead, ready_s=ready_s, trial_s=ready_s - asked_s)
     # The completion may have loaded the model that the facts are about.
     anew = await questions.ask_all(client, url, target.engine.paths)
     answers |= {path: reply for path, reply in anew.items() if reply.status}
@@ -267,16 +323,23 @@ def _client(
     return questions.client(target.url, target.api_key) if client is None else nullcontext(client)
 
 
-def _give_up_if(verdict: Readiness, patience: Patience, waited_s: float) -> None:
+def _give_up_if(url: str, verdict: Readiness, patience: Patience, waited_s: float) -> None:
     died = patience.alive()
     if died is not None:
         raise EngineError(f"the engine ended while it was starting: {died}")
-    bounds = {State.LOADING: patience.loading_s, State.REFUSED: patience.refused_s}
-    bound = bounds.get(verdict.state, 0.0)
-    if waited_s < bound:
+    bounds = {State.NOT_YET: patience.loading_s, State.REFUSED: patience.refused_s}
+    bound = bounds.get(verdict.state)
+    if bound is not None and waited_s < bound:
         return
-    after = f" after {waited_s:.0f} s; give it longer with --wait SECONDS" if bound else ""
-    raise EngineError(verdict.text + after)
+    steps = [verdict.step] if verdict.step else []
+    after = ""
+    if bound:
+        after = f" after {waited_s:.0f} s"
+        steps.append("give it longer with --wait SECONDS")
+    elif bound is not None:
+        steps.append("--wait 120 waits for one that is still starting")
+    what_to_do = f": {'; '.join(steps)}" if steps else ""
+    raise EngineError(f"{url}: {verdict.what}{after}{what_to_do}")
 
 
 def _choose(url: str, model: str | None, answers: Answers, *, must_be_named: bool = False) -> str:
@@ -308,37 +371,3 @@ def _is_unknown_model(reply: Reply, answers: Answers) -> bool:
 def _unknown_model(url: str, model: str, listed: tuple[str, ...]) -> str:
     have = f"it has {', '.join(listed)}" if listed else "it lists none"
     return f"{url} has no model {model!r}; {have}: correct --model"
-
-
-async def _complete(client: httpx.AsyncClient, target: Target) -> Reply | None:
-    """One request as the measured ones will be, for one token; ``None`` without an answer in time.
-
-    Raises:
-        EngineError: what answered does not speak HTTP to the end.
-    """
-    nonce = f"trial-{time.monotonic_ns()}"
-    where = target.url + CHAT_PATH
-    said = {"role": "user", "content": prompt(nonce, 0, _TRIAL_WORDS)}
-    body = target.body([said], max_tokens=1, nonce=nonce)
-    try:
-        return await questions.post(client, where, body, TRIAL_TIMEOUT_S)
-    except (httpx.TimeoutException, httpx.ConnectError, TimeoutError):
-        return None
-    except httpx.HTTPError as error:
-        raise EngineError(f"{where}: {error or type(error).__name__}") from error
-
-
-def _as_sample(reply: Reply) -> Sample:
-    now = time.monotonic_ns()
-    exchange = Exchange(
-        index=0,
-        t_sched_ns=now,
-        t_send_ns=now,
-        t_headers_ns=now,
-        status=reply.status,
-        headers=tuple(reply.headers.items()),
-        pieces=((now, reply.text.encode()),),
-        t_end_ns=now,
-        ending="complete",
-    )
-    return to_sample(exchange, concurrency=1)

@@ -14,27 +14,31 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
+import msgspec
 
-from edgesweep import codec, envelope
-from edgesweep.delivery import Delivery
-from edgesweep.envelope import MAX_PAYLOAD_BYTES, Envelope, WireError
-from edgesweep.records import Birth, Event, Heartbeat, Kind, SensorValue, Telemetry
+from edgesweep import codec
+from edgesweep.delivery import Delivery, Policy
+from edgesweep.records import Birth, Event, Heartbeat, SensorValue, Telemetry
 
 from . import control, device
-from .errors import SpoolError
+from .core.room import Limits
+from .desk import Desk
+from .errors import SettingsError, SpoolError
+from .sealing import Sealer
 from .sensors.base import State
 from .sensors.registry import PROGRAMS, all_sensors
 from .sensors.sampler import Pace, Sampler
 from .spool import Spool
+from .spool.outbox import Outbox
 from .turn import PARENT
 from .uplink.drain import Drain
+from .uplink.presence import Presence
 from .uplink.registry import UPLINKS
 
 if TYPE_CHECKING:
@@ -43,45 +47,23 @@ if TYPE_CHECKING:
 
     from anyio.abc import SocketListener
 
-    from edgesweep.delivery import Key, Parcel
-    from edgesweep.records import Record
+    from edgesweep.delivery import Key
+    from edgesweep.records import Kind, Record
 
     from .sensors.base import Reading, Sensor
     from .settings import PlanSettings, Settings
+    from .spool import SpoolStatus
+    from .spool.store import Seal
 
 _log = logging.getLogger(__name__)
-_T = TypeVar("_T")
 
 VERSION = version("edgesweep")
 SENSE_S = 5.0
 """How old the daemon's readings get; a sweep reads its own, more often."""
+CLOCK_S = 5.0
+"""How often the wall clock is looked at: so long at most, it has been right and nobody knew."""
 STOP_CHILD_S = 15.0
 """How long a sweep may take to stop its engine and hand over what it has."""
-
-
-@dataclass(slots=True)
-class Outbox:
-    """The spool as the event loop sees it: one worker thread, one call at a time."""
-
-    spool: Spool
-    _one: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(1))
-
-    async def append(self, kind: Kind, seal: Callable[[int, int], bytes]) -> Key:
-        """Store one entry; it is on the disk when this returns."""
-        (key,) = await self.run(self.spool.append, [(kind, seal)])
-        return key
-
-    async def head(self, limit: int) -> list[Parcel]:
-        """The next parcels by priority and age."""
-        return await self.run(self.spool.head, limit)
-
-    async def settle(self, delivered: Sequence[Key], rejected: Sequence[Key], reason: str) -> None:
-        """Delete what is done, set aside what was refused."""
-        await self.run(self.spool.settle, delivered, rejected, reason)
-
-    async def run(self, function: Callable[..., _T], *arguments: object) -> _T:
-        """Call something of the spool in its thread."""
-        return await anyio.to_thread.run_sync(function, *arguments, limiter=self._one)
 
 
 class Daemon:
@@ -107,10 +89,14 @@ class Daemon:
         self._settings = settings
         self._config = config
         self._outbox = outbox
-        self._boot_id = device.boot_id()
+        self._sealer = Sealer(settings.device.id, VERSION, boot_id=device.boot_id())
         self._started_s = time.monotonic()
-        uplink = UPLINKS[settings.uplink.kind](settings.uplink, settings.device.id)
-        self._drain = Drain(outbox, uplink, Delivery(random.random), time.monotonic)
+        self._connection = 0
+        make = UPLINKS[settings.uplink.kind]
+        uplink = make(settings.uplink, settings.device.id, self._presence)
+        policy = Policy(**msgspec.to_builtins(settings.delivery))
+        delivery = Delivery(random.random, policy)
+        self._drain = Drain(outbox, uplink, delivery, time.monotonic, self._record)
 
     async def listen(self) -> SocketListener:
         """Make the control socket.
@@ -124,81 +110,86 @@ class Daemon:
         """Run until cancelled."""
         await self._announce()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(control.serve, listener, self._settings.control.socket, self)
+            desk = Desk(self._outbox, self._take, self._report)
+            tasks.start_soon(control.serve, listener, self._settings.control.socket, desk)
+            tasks.start_soon(self._outbox.keep, self._sealed)
             tasks.start_soon(self._drain.run)
+            tasks.start_soon(self._watch_clock)
             tasks.start_soon(self._heartbeats)
             tasks.start_soon(self._sense)
             tasks.start_soon(self._plans)
 
-    async def answer(self, request: control.Request) -> control.Answer:
-        """Do what a caller on the control socket asks."""
-        if isinstance(request, control.Status):
-            return await self._report()
-        try:
-            kind = Kind(request.kind)
-            codec.decode(kind, request.payload)
-        except (ValueError, WireError) as error:
-            return control.Refused(str(error))
-        if len(request.payload) > MAX_PAYLOAD_BYTES:
-            return control.Refused(f"{len(request.payload)} bytes: over {MAX_PAYLOAD_BYTES}")
-        try:
-            epoch, seq = await self._spool(kind, request.payload)
-        except SpoolError as error:
-            return control.Refused(str(error))
-        return control.Stored(f"{epoch:016x}", seq)
-
     async def _record(self, record: Record) -> None:
         """Spool a record of our own; a full disk must not end the daemon, which may empty it."""
         try:
-            await self._spool(*codec.encode(record))
+            await self._take(*codec.encode(record))
         except SpoolError as error:
             _log.error("not spooled: %s", error, extra={"record": type(record).__name__})
 
-    async def _spool(self, kind: Kind, payload: bytes) -> Key:
-        wall_ns, mono_ns, clock = time.time_ns(), time.monotonic_ns(), device.clock_quality()
-
-        def seal(epoch: int, seq: int) -> bytes:
-            return envelope.encode(
-                Envelope(
-                    device_id=self._settings.device.id,
-                    epoch=epoch,
-                    seq=seq,
-                    boot_id=self._boot_id,
-                    agent_version=VERSION,
-                    kind=kind,
-                    wall_ns=wall_ns,
-                    mono_ns=mono_ns,
-                    clock=clock,
-                    payload=payload,
-                )
-            )
-
-        key = await self._outbox.append(kind, seal)
+    async def _take(self, kind: Kind, payload: bytes) -> Key:
+        key = await self._outbox.put(kind, self._sealer.seal(kind, payload))
         self._drain.wake()
         return key
 
+    async def _take_soon(self, record: Record) -> None:
+        """Spool what is only of use with others like it: it shares a commit with them."""
+        kind, payload = codec.encode(record)
+        await self._outbox.later(kind, self._sealer.seal(kind, payload))
+
+    def _sealed(self, event: Event) -> Seal:
+        return self._sealer.seal(*codec.encode(event))
+
     async def _announce(self) -> None:
-        spool = self._outbox.spool
         about = device.describe(self._settings.device.id, self._settings.device.labels)
         try:
-            connection = await self._outbox.run(spool.next_connection)
+            connection = await self._outbox.run(self._outbox.spool.next_connection)
         except SpoolError as error:
             _log.error("the spool does not take anything: %s", error)
             return
+        self._connection = connection
         await self._record(Birth(about, time.time_ns(), connection))
-        if spool.quarantined is not None:
-            text = f"the spool was damaged and set aside as {spool.quarantined.name}"
-            size = spool.quarantined.stat().st_size
-            await self._record(Event("spool_quarantined", text, {"bytes": str(size)}))
-            _log.error("%s", text)
+
+    async def _presence(self) -> Presence:
+        """Who connects next."""
+        spool = self._outbox.spool
+        try:
+            self._connection = await self._outbox.run(spool.next_connection)
+        except SpoolError:
+            self._connection += 1
+        return Presence(self._connection, f"{spool.epoch:016x}", self._sealer.boot_id, VERSION)
+
+    async def _watch_clock(self) -> None:
+        while True:
+            if (event := self._sealer.watch_clock()) is not None:
+                _log.info(event.message)
+                await self._record(event)
+            if (wall_ns := self._sealer.trusted_wall_ns()) is not None:
+                await self._outbox.run(self._outbox.spool.note_wall_ns, wall_ns)
+            await anyio.sleep(CLOCK_S)
 
     async def _heartbeats(self) -> None:
         while True:
             await anyio.sleep(self._settings.heartbeat_s)
             status = await self._outbox.run(self._outbox.spool.status)
-            uptime = time.monotonic() - self._started_s
-            up = self._sampler.up()
-            await self._record(Heartbeat(uptime, status.rows, status.bytes, sensor_up=up))
+            await self._take_soon(
+                Heartbeat(
+                    uptime_s=time.monotonic() - self._started_s,
+                    spool_rows=status.rows,
+                    spool_bytes=status.bytes,
+                    dropped=status.dropped,
+                    sensor_up=self._sampler.up(),
+                    troubles=self._troubles(status),
+                )
+            )
+
+    def _troubles(self, status: SpoolStatus) -> dict[str, str]:
+        """By part, what is wrong with it now."""
+        found = {
+            "uplink": self._drain.told,
+            "spool": status.trouble,
+            "clock": self._sealer.trouble(),
+        }
+        return {part: text for part, text in found.items() if text}
 
     async def _sense(self) -> None:
         # A driver that hangs at its start keeps neither heartbeats nor a stop waiting.
@@ -208,7 +199,7 @@ class Daemon:
                 await anyio.sleep(self._settings.telemetry_s)
                 telemetry = told(self._sampler.latest(), self._sampler.up())
                 if telemetry.readings:
-                    await self._record(telemetry)
+                    await self._take_soon(telemetry)
             await anyio.sleep_forever()
 
     def _found(self) -> Sequence[Sensor]:
@@ -229,9 +220,13 @@ class Daemon:
             bytes=status.bytes,
             rejected=status.rejected,
             rows_by_kind=status.rows_by_kind,
+            delivered_bytes=status.delivered_bytes,
+            dropped=dict(status.dropped),
+            refused=status.refused,
             uplink=self._drain.uplink.name,
             uplink_state=self._drain.state,
             uplink_detail=self._drain.detail,
+            troubles=self._troubles(status),
         )
 
     async def _plans(self) -> None:
@@ -300,14 +295,30 @@ def serve(settings: Settings, config: Path) -> int:
 
     Raises:
         SpoolError: another agent has the spool open.
-        SettingsError: the spool or the socket cannot be where the settings say.
+        SettingsError: the spool or the socket cannot be where the settings say, or a size is none.
     """
-    spool = Spool.open(settings.spool.path, new_epoch=lambda: random.getrandbits(63))
+    spool = Spool.open(
+        settings.spool.path,
+        new_epoch=lambda: random.getrandbits(63),
+        limits=_limits(settings, config),
+    )
     find = partial(_sensors, settings.spool.path.parent)
     try:
         return anyio.run(_until_signal, Daemon(settings, config, Outbox(spool), find_sensors=find))
     finally:
         spool.close()
+
+
+def _limits(settings: Settings, config: Path) -> Limits:
+    wanted = settings.spool
+    try:
+        return Limits.parsed(
+            max_size=wanted.max_size,
+            min_free=wanted.min_free,
+            keep_delivered=wanted.keep_delivered,
+        )
+    except ValueError as error:
+        raise SettingsError(f"{config}: {error}") from error
 
 
 def _sensors(folder: Path) -> list[Sensor]:

@@ -7,9 +7,9 @@ import platform
 import subprocess
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from edgesweep.records import ClockQuality, Device
+from edgesweep.records import Device
 from edgesweep_agent.core.hardware_class import hardware_class, of_mac
 from edgesweep_agent.core.performance_state import performance_state
 from edgesweep_agent.sensors import nvml
@@ -17,6 +17,11 @@ from edgesweep_agent.sensors.attributes import attributes
 from edgesweep_agent.sensors.board import board
 from edgesweep_agent.sensors.caps import caps
 from edgesweep_agent.sensors.files import Files, Missing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from edgesweep_agent.core.gpu_memory import Gpu
 
 _TIME_ERROR = 5
 """adjtimex(2): the clock is not synchronised."""
@@ -55,12 +60,23 @@ def describe_box(
 def gpu_kind(*, root: Path = Path("/")) -> Literal["none", "discrete", "unified"]:
     """Whether engines here compute on a GPU, and whether that has memory of its own."""
     files = Files(root)
-    library = nvml.host(files)
+    return gpu_kind_of(files, nvml.host(files))
+
+
+def gpu_kind_of(
+    files: Files, library: nvml.Nvml | Missing
+) -> Literal["none", "discrete", "unified"]:
+    """The same with the reader and NVML given: a GPU that was lost is none that shares memory."""
     if not isinstance(library, Missing) and library.handles:
-        sizes = [library.memory_bytes(at) for at in range(len(library.handles))]
-        return "unified" if all(isinstance(size, Missing) for size in sizes) else "discrete"
+        return "discrete" if library.gpus() else "unified"
     is_jetson = hardware_class(board(files, library)).startswith("jetson.")
     return "unified" if is_jetson else "none"
+
+
+def gpus(*, root: Path = Path("/")) -> Callable[[], tuple[Gpu, ...]]:
+    """Asks for the GPUs with memory of their own, and what each has free, whenever it is called."""
+    library = nvml.host(Files(root))
+    return tuple if isinstance(library, Missing) else library.gpus
 
 
 def boot_id(*, root: Path = Path("/")) -> str:
@@ -68,8 +84,7 @@ def boot_id(*, root: Path = Path("/")) -> str:
     return Files(root).text("proc/sys/kernel/random/boot_id")
 
 
-def clock_quality() -> ClockQuality:
+def clock_synced() -> bool:
     """Whether something disciplines the wall clock, by the kernel's own word (adjtimex(2))."""
     libc = ctypes.CDLL(None, use_errno=True)
-    state = libc.adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
-    return ClockQuality.SYNCED if 0 <= state < _TIME_ERROR else ClockQuality.UNSYNCED
+    return 0 <= int(libc.adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))) < _TIME_ERROR

@@ -30,6 +30,8 @@ ENGINE_FIRST = 1000
 AGENT_LAST = -900
 """``oom_score_adj``: the kernel's first choice, and next to never (proc(5))."""
 _READ_BYTES = 65536
+_LAST_LOOK_S = 5.0
+"""How long the end of a guard waits for a look that a driver holds up."""
 
 
 class Watch:
@@ -83,7 +85,7 @@ async def guard(
         finally:
             stop.set()
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(thread.join)
+                await anyio.to_thread.run_sync(thread.join, _LAST_LOOK_S)
             if look is None:
                 pressure.observe(see())
 

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgesweep_agent.core import available as core
-from edgesweep_agent.core import gguf, hf_config, model_shape
+from edgesweep_agent.core import gguf, hf_config, model_shape, placement
 from edgesweep_agent.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from edgesweep_agent.core.available import Available, CgroupMemory
     from edgesweep_agent.core.model_shape import ModelShape
+    from edgesweep_agent.core.placement import LayerWeights
 
 _MOST_PARTS = 4096
 
@@ -115,6 +116,26 @@ def read_gguf(path: Path) -> tuple[gguf.GgufHeader, ...]:
     if count > _MOST_PARTS:
         raise gguf.GgufError(f"absurd count: {count} parts")
     return tuple(_header(path.with_name(name)) for name in gguf.split_names(path.name, count))
+
+
+def layer_weights(path: Path, kept: Sequence[str] = ()) -> LayerWeights | None:
+    """Where the bytes of a GGUF's tensors can go; ``None`` for a folder.
+
+    Args:
+        path: The file.
+        kept: Patterns of names of tensors that stay in host memory.
+
+    Raises:
+        UsageError: the file cannot be read; says why.
+    """
+    if path.is_dir():
+        return None
+    try:
+        return placement.layer_weights(read_gguf(path), kept)
+    except OSError as error:
+        raise UsageError(f"{error.filename or path}: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from error
 
 
 def _gguf_shape(path: Path) -> ModelShape:

@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from .core.durations import seconds
-from .core.sizes import size_bytes
+from edgesweep.durations import seconds
+from edgesweep.sizes import size_bytes
+
 from .workloads.registry import WORKLOADS, enough
 from .workloads.shape import Positive, Shape, Table
 
@@ -173,6 +174,8 @@ class SweepPlan(Table, frozen=True):
         thermal: ``soaked``: a load before the first level until the temperature stands still.
         ambient_c: Of the room, for the record.
         reserve: What the application on this device needs for itself, and never gets to lack.
+        start_timeout: For a managed engine to answer its first completion; without, what its kind
+            of server takes (``servers``: vLLM on a CPU 900 s, all others 300 s).
         budget: Bounds the whole sweep (``120s``, ``45m``, ``2h``): levels that it does not reach
             are skipped and said to be.
     """
@@ -196,7 +199,7 @@ class SweepPlan(Table, frozen=True):
     reserve: str = "512MiB"
     budget: str | None = None
     request_timeout: str = "300s"
-    start_timeout: str = "300s"
+    start_timeout: str | None = None
 
     def __post_init__(self) -> None:
         """Check what types cannot.

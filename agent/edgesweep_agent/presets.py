@@ -58,6 +58,6 @@ def with_preset(tree: Mapping[str, Any]) -> dict[str, Any]:
     name = own.pop("preset", None)
     if name is None:
         return own
-    if name not in PRESETS:
+    if not isinstance(name, str) or name not in PRESETS:
         raise ValueError(f"preset: there is no {name!r}; there is {', '.join(PRESETS)}")
     return {**PRESETS[name], "name": name, **own}

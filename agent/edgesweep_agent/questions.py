@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import ssl
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import anyio
 import httpx
 
 from .core.answers import Reply
+from .core.unreached import Cause, Unreached
+from .reach import NO_END, port_of, unreached
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +21,8 @@ if TYPE_CHECKING:
     from .engines.base import Step
 
 TIMEOUT_S = 5.0
+_SLACK_S = 0.1
+"""The whole is bounded later than its parts: of a timeout the library then says of what."""
 MAX_BYTES = 8 << 20
 """More than the longest listing or exposition; what is longer is left unread."""
 COUNTING_AT_ONCE = 4
@@ -37,9 +43,16 @@ def client(
         headers=bearer(api_key),
         trust_env=False,
         transport=transport,
-        # Loading the certificates of the world takes a small device a quarter of a second.
-        verify=url.startswith("https:"),
+        verify=_trusted() if url.startswith("https:") else False,
     )
+
+
+def _trusted() -> ssl.SSLContext:
+    """The system's authorities, or those of ``SSL_CERT_FILE``: as the measured requests have it.
+
+    Only where they are needed: loading them takes a small device a quarter of a second.
+    """
+    return ssl.create_default_context()
 
 
 def bearer(api_key: str | None) -> dict[str, str]:
@@ -51,17 +64,28 @@ async def ask_all(
     client: httpx.AsyncClient, url: str, paths: Iterable[str], timeout_s: float = TIMEOUT_S
 ) -> Answers:
     """GET each of ``paths`` at the same time; one that nobody answers is missing."""
+    answers, _ = await ask_each(client, url, paths, timeout_s)
+    return answers
+
+
+async def ask_each(
+    client: httpx.AsyncClient, url: str, paths: Iterable[str], timeout_s: float = TIMEOUT_S
+) -> tuple[Answers, dict[str, Unreached]]:
+    """As :func:`ask_all`, and by path why there is no answer to what has none."""
     answers: Answers = {}
+    silent: dict[str, Unreached] = {}
 
     async def get(path: str) -> None:
-        reply = await ask(client, url + path, timeout_s)
-        if reply is not None:
+        found = await _get(client, url + path, timeout_s)
+        if isinstance(found, Unreached):
+            silent[path] = found
+        if (reply := _as_reply(found)) is not None:
             answers[path] = reply
 
     async with anyio.create_task_group() as tasks:
         for path in paths:
             tasks.start_soon(get, path)
-    return answers
+    return answers, silent
 
 
 async def ask(client: httpx.AsyncClient, where: str, timeout_s: float = TIMEOUT_S) -> Reply | None:
@@ -71,17 +95,38 @@ async def ask(client: httpx.AsyncClient, where: str, timeout_s: float = TIMEOUT_
         ``None`` if nobody listens, or hangs up without a word; a reply with status 0 if what
         listens says nothing in time, or nothing that is HTTP, which is then its text.
     """
+    return _as_reply(await _get(client, where, timeout_s))
+
+
+async def _get(client: httpx.AsyncClient, where: str, timeout_s: float) -> Reply | Unreached:
     try:
         return await _fetch(client, client.build_request("GET", where), timeout_s)
-    except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ReadError, httpx.WriteError):
-        return None
-    except (httpx.TimeoutException, TimeoutError):
-        return Reply(0, {}, "")
-    except httpx.RemoteProtocolError as error:
-        # A container's published port listens before the server in it does.
-        return None if "without sending" in str(error) else Reply(0, {}, str(error))
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        return Reply(0, {}, str(error) or type(error).__name__)
+        return unreached(error)
+
+
+def _as_reply(found: Reply | Unreached) -> Reply | None:
+    if isinstance(found, Reply):
+        return found
+    if found.cause is Cause.SILENT:
+        return Reply(0, {}, "")
+    return Reply(0, {}, found.said) if found.cause is Cause.NO_HTTP else None
+
+
+async def other_scheme(client: httpx.AsyncClient, url: str) -> str:
+    """The same port by https for http, or the other way round, if HTTP is answered there; or ""."""
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    scheme = "http" if parts.scheme == "https" else "https"
+    other = f"{scheme}://{host}:{port_of(url)}{parts.path}"
+    request = client.build_request("GET", f"{other}/health")
+    # Not to whoever is there, whom nobody has vouched for.
+    request.headers.pop("Authorization", None)
+    try:
+        await _fetch(client, request, TIMEOUT_S)
+    except httpx.HTTPError:
+        return ""
+    return other
 
 
 async def post(
@@ -90,8 +135,7 @@ async def post(
     """POST a JSON body.
 
     Raises:
-        httpx.HTTPError: there is no answer.
-        TimeoutError: there is none in time.
+        httpx.HTTPError: there is no answer, or none in time.
     """
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     headers = {"Content-Type": "application/json"}
@@ -131,7 +175,7 @@ async def _follow(
     for step in way:
         try:
             reply = await post(client, url + step.path, step.body(model, str(value)), TIMEOUT_S)
-        except (httpx.HTTPError, TimeoutError):
+        except httpx.HTTPError:
             return None
         value = step.read(reply)
         if value is None:
@@ -140,14 +184,19 @@ async def _follow(
 
 
 async def _fetch(client: httpx.AsyncClient, request: httpx.Request, timeout_s: float) -> Reply:
-    # httpx bounds the wait for each piece: a server that drips would be waited for without end.
     request.extensions["timeout"] = httpx.Timeout(timeout_s).as_dict()
-    with anyio.fail_after(timeout_s):
-        response = await client.send(request, stream=True)
-        try:
-            text = await _text(response)
-        finally:
-            await response.aclose()
+    response: httpx.Response | None = None
+    try:
+        # httpx bounds the wait for each piece: a server that drips would be waited for without end.
+        with anyio.fail_after(timeout_s + _SLACK_S):
+            response = await client.send(request, stream=True)
+            try:
+                text = await _text(response)
+            finally:
+                await response.aclose()
+    except (httpx.ReadTimeout, TimeoutError) as error:
+        missing = "no byte" if response is None else NO_END
+        raise httpx.ReadTimeout(missing, request=request) from error
     # The coding is undone already.
     headers = {
         name.lower(): value

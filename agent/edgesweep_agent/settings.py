@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
+Positive = Annotated[int, msgspec.Meta(gt=0)]
+PositiveSeconds = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -40,9 +42,53 @@ class DeviceSettings(Struct, frozen=True):
 
 
 class SpoolSettings(Struct, frozen=True):
-    """Where the outbox lives."""
+    """Where the outbox lives, and how much of the disk it may take.
+
+    Attributes:
+        max_size: The most that waits, such as ``256MiB``; telemetry may use four fifths of it.
+        min_free: What is left free on the disk for others; telemetry stops there, results may
+            use half of it.
+        keep_delivered: How much of delivered results stays, in case the archive asks again.
+    """
 
     path: Path
+    max_size: str = "256MiB"
+    min_free: str = "64MiB"
+    keep_delivered: str = "4MiB"
+
+
+class DeliverySettings(Struct, frozen=True):
+    """How fast and how patiently records leave; :class:`edgesweep.delivery.Policy` explains.
+
+    Attributes:
+        spread_s: After a connection that was good, all devices of a site reconnect within this.
+    """
+
+    window_count: Positive = 100
+    window_bytes: Positive = 1024 * 1024
+    resend_s: PositiveSeconds = 10.0
+    resend_max_s: PositiveSeconds = 300.0
+    backoff_s: PositiveSeconds = 1.0
+    backoff_max_s: PositiveSeconds = 60.0
+    spread_s: Annotated[float, msgspec.Meta(ge=0)] = 15.0
+    stable_s: PositiveSeconds = 60.0
+    stalled_s: PositiveSeconds = 60.0
+
+
+class TlsSettings(Struct, frozen=True):
+    """Mutual TLS: whom we trust, and who we are. The certificate names this device.
+
+    Attributes:
+        ca_file: Certificates of the authority that signed the collector's or the broker's.
+        cert_file: Ours, signed for this device's id; ``edgesweep-agent csr`` makes its request.
+        key_file: Its private key, readable by this user alone.
+        server_name: The name in the other side's certificate, if it is not the host's.
+    """
+
+    ca_file: Path
+    cert_file: Path
+    key_file: Path
+    server_name: str | None = None
 
 
 class ControlSettings(Struct, frozen=True):
@@ -55,6 +101,7 @@ class GrpcSettings(Struct, frozen=True, tag="grpc", tag_field="kind"):
     """A collector reached directly."""
 
     address: str
+    tls: TlsSettings | None = None
 
     @property
     def kind(self) -> str:
@@ -63,12 +110,18 @@ class GrpcSettings(Struct, frozen=True, tag="grpc", tag_field="kind"):
 
 
 class MqttSettings(Struct, frozen=True, tag="mqtt", tag_field="kind"):
-    """Collectors reached through a broker."""
+    """Collectors reached through a broker.
+
+    Attributes:
+        max_packet_size: The most bytes that one publish may have, where the broker does not tell.
+    """
 
     host: str
     port: Port = 1883
     username_file: Path | None = None
     password_file: Path | None = None
+    max_packet_size: Positive | None = None
+    tls: TlsSettings | None = None
 
     @property
     def kind(self) -> str:
@@ -104,6 +157,7 @@ class Settings(Struct, frozen=True):
     spool: SpoolSettings
     control: ControlSettings
     uplink: GrpcSettings | MqttSettings
+    delivery: DeliverySettings = DeliverySettings()
     plans: dict[str, PlanSettings] = {}
     log: LogSettings = LogSettings()
     heartbeat_s: Annotated[float, msgspec.Meta(gt=0)] = 30.0

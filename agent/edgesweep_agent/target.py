@@ -25,6 +25,7 @@ class Target:
     Attributes:
         overhead_tokens: What the chat template adds to a prompt, by the server's own count.
         ready_s: From the first question to the first answer.
+        trial_s: What that answer took: a short prompt and one token.
         sampler: ``greedy``, or the engine's ``default``.
         shares: Requests may reuse each other's openings: the engine is not asked to forget.
     """
@@ -36,6 +37,7 @@ class Target:
     api_key: str | None
     overhead_tokens: int = 0
     ready_s: float = 0.0
+    trial_s: float = 0.0
     sampler: str = "greedy"
     shares: bool = False
 

@@ -22,6 +22,12 @@ class Counters:
         self.dropped_acks = self._counter("dropped_acks", "Acks nobody was there to take.")
         self.archive_rows = self._gauge("archive_rows", "Envelopes in the archive.")
         self.mqtt_connected = self._gauge("mqtt_connected", "1 while subscribed at the broker.")
+        self.certificate_expires = Gauge(
+            "edgesweep_certificate_expires_timestamp_seconds",
+            "When our own certificate runs out.",
+            ["table"],
+            registry=self.registry,
+        )
         self.last_received = self._gauge(
             "last_received_timestamp_seconds", "When the last envelope arrived."
         )

@@ -1,6 +1,7 @@
 """What can go wrong in the collector, and who acts on it.
 
     CollectorError
+      UsageError             the caller: an argument that cannot be right (exit 2)
       SettingsError          the operator: edit the file, then start again (exit 78)
       ArchiveError
         ArchiveUnusable      the operator: permissions, a backup, or a newer version (exit 1)
@@ -18,6 +19,12 @@ class CollectorError(Exception):
     """Anything the collector raises on purpose; the message is fit for the operator."""
 
     exit_code = 1
+
+
+class UsageError(CollectorError):
+    """An argument that cannot be right, such as a folder where a file is to be written."""
+
+    exit_code = 2
 
 
 class SettingsError(CollectorError):

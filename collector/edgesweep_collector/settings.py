@@ -29,25 +29,59 @@ Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
 
 class ArchiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``[archive]``: a database URL such as ``sqlite:////var/lib/edgesweep/archive.db``."""
+    """``[archive]``: a database URL such as ``sqlite:////var/lib/edgesweep/archive.db``.
+
+    Attributes:
+        password_file: PostgreSQL's password, which is then not in the URL.
+        keep_telemetry: How long readings stay, such as ``90d``; results stay for ever.
+        keep_heartbeats: The same for heartbeats.
+        wait_for_clock: How long a record of an unset clock waits for that clock to be set,
+            before its time is reckoned from when it came.
+    """
 
     url: str
+    password_file: str | None = None
+    keep_telemetry: str = "90d"
+    keep_heartbeats: str = "30d"
+    wait_for_clock: str = "15m"
+
+
+class TlsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[*.tls]``: whom we trust, and who we are.
+
+    Attributes:
+        denylist_file: Serial numbers (hex) and common names that are refused although their
+            certificates are good, one a line; read again when it changes.
+    """
+
+    ca_file: str
+    cert_file: str
+    key_file: str
+    denylist_file: str | None = None
+    server_name: str | None = None
 
 
 class GrpcSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``[grpc]``: ``host:port`` to listen on; port 0 lets the system choose."""
 
     listen: str
+    tls: TlsSettings | None = None
 
 
 class MqttSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``[mqtt]``: the broker to connect to, and the files that hold the login, if there is one."""
+    """``[mqtt]``: the broker to connect to, and the files that hold the login, if there is one.
+
+    Attributes:
+        share: With a name, collectors that have the same one share the work between them.
+    """
 
     host: str
     port: Port = 1883
     client_id: str = "edgesweep-collector"
+    share: str | None = None
     username_file: str | None = None
     password_file: str | None = None
+    tls: TlsSettings | None = None
 
 
 class InfluxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -60,9 +94,16 @@ class InfluxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``[http]``: ``host:port`` of health, metrics and the read-only JSON."""
+    """``[http]``: ``host:port`` of health, metrics and the read-only JSON.
+
+    Attributes:
+        token_file: What a caller has to bring as ``Authorization: Bearer``; an address that is
+            not of the loopback wants it, or a certificate by ``tls``.
+    """
 
     listen: str
+    token_file: str | None = None
+    tls: TlsSettings | None = None
 
 
 class LogSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -129,18 +170,23 @@ def load(path: Path) -> Settings:
 
 def _anchored(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
     """The tree with its file names, and a relative SQLite file, taken from ``folder``."""
-    anchored = dict(tree)
-    for name, table in tree.items():
-        if isinstance(table, dict):
-            anchored[name] = {
-                key: str(folder / value) if key.endswith("_file") and _is_text(value) else value
-                for key, value in table.items()
-            }
+    anchored = {name: _with_files(value, folder) for name, value in tree.items()}
     url = tree["archive"].get("url") if isinstance(tree.get("archive"), dict) else None
     relative = re.fullmatch(r"sqlite:///([^/].*)", url) if _is_text(url) else None
     if relative:
         anchored["archive"]["url"] = f"sqlite:///{folder / relative[1]}"
     return anchored
+
+
+def _with_files(table: Any, folder: Path) -> Any:
+    if not isinstance(table, dict):
+        return table
+    return {
+        key: str(folder / value)
+        if key.endswith("_file") and _is_text(value)
+        else _with_files(value, folder)
+        for key, value in table.items()
+    }
 
 
 def _is_text(value: object) -> TypeGuard[str]:

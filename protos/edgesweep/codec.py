@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError, Message
 
-from .envelope import WireError
+from .envelope import UnknownKind, WireError
 from .records import (
     Birth,
     Contender,
@@ -123,6 +123,7 @@ def _heartbeat_to(heartbeat: Heartbeat) -> pb.Heartbeat:
         spool_bytes=heartbeat.spool_bytes,
         dropped=dict(heartbeat.dropped),
         sensor_up=dict(heartbeat.sensor_up),
+        troubles=dict(heartbeat.troubles),
     )
 
 
@@ -133,6 +134,7 @@ def _heartbeat_from(message: pb.Heartbeat) -> Heartbeat:
         spool_bytes=message.spool_bytes,
         dropped=dict(message.dropped),
         sensor_up=dict(message.sensor_up),
+        troubles=dict(message.troubles),
     )
 
 
@@ -333,13 +335,15 @@ def encode(record: Record) -> tuple[Kind, bytes]:
     return kind, to_message(record).SerializeToString(deterministic=True)
 
 
-def decode(kind: Kind, payload: bytes) -> Record:
+def decode(kind: Kind | UnknownKind, payload: bytes) -> Record:
     """The record in a payload.
 
     Raises:
-        WireError: bytes that are no such message, or an enumeration value this version does
-            not know.
+        WireError: bytes that are no such message, or a kind or an enumeration value that this
+            version does not know.
     """
+    if isinstance(kind, UnknownKind):
+        raise WireError(f"{kind.value} is unknown to this version")
     message_type, from_message = _DECODERS[kind]
     try:
         return from_message(message_type.FromString(payload))

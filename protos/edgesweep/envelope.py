@@ -35,6 +35,20 @@ class AckStatus(Enum):
     DUPLICATE = "duplicate"
     REJECTED = "rejected"
     RETRY = "retry"
+    RESEND = "resend"
+    """No receipt: the archive lacks these, and asks for them again."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownKind:
+    """What a newer version calls by ``number``; its payload is kept, and read after an upgrade."""
+
+    number: int
+
+    @property
+    def value(self) -> str:
+        """What stands in for its name."""
+        return f"kind-{self.number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +60,7 @@ class Envelope:
     seq: int
     boot_id: str
     agent_version: str
-    kind: Kind
+    kind: Kind | UnknownKind
     wall_ns: int
     mono_ns: int
     clock: ClockQuality
@@ -72,7 +86,13 @@ _ACKS = {int(pb.Ack.Status.Value(status.name)): status for status in AckStatus}
 
 
 def encode(envelope: Envelope) -> bytes:
-    """The bytes of an envelope, its payload protected by a CRC-32."""
+    """The bytes of an envelope, its payload protected by a CRC-32.
+
+    Raises:
+        WireError: of a kind that this version does not know; such bytes are only ever kept.
+    """
+    if isinstance(envelope.kind, UnknownKind):
+        raise WireError(f"{envelope.kind.value} is unknown to this version")
     return pb.Envelope(
         device_id=envelope.device_id,
         epoch=envelope.epoch,
@@ -93,7 +113,7 @@ def decode(data: bytes) -> Envelope:
     """The envelope in ``data``.
 
     Raises:
-        WireError: not an envelope, a damaged payload, or a kind this version does not know.
+        WireError: not an envelope, a damaged payload, or one without a kind.
     """
     try:
         message = pb.Envelope.FromString(data)
@@ -101,15 +121,15 @@ def decode(data: bytes) -> Envelope:
         raise WireError(f"not an envelope: {error}") from error
     if zlib.crc32(message.payload) != message.crc32:
         raise WireError("crc: the payload is damaged")
-    if message.kind not in _KINDS:
-        raise WireError(f"kind: {message.kind} is unknown to this version")
+    if message.kind == pb.KIND_UNSPECIFIED:
+        raise WireError("kind: it has none")
     return Envelope(
         device_id=message.device_id,
         epoch=message.epoch,
         seq=message.seq,
         boot_id=message.boot_id,
         agent_version=message.agent_version,
-        kind=_KINDS[message.kind],
+        kind=_KINDS.get(message.kind) or UnknownKind(message.kind),
         wall_ns=message.wall_ns,
         mono_ns=message.mono_ns,
         clock=_CLOCKS.get(message.clock, ClockQuality.UNSYNCED),

@@ -142,13 +142,21 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The agent is alive, and this is what it still holds."""
+    """The agent is alive, and this is what it still holds.
+
+    Attributes:
+        dropped: By kind, how many records this epoch has dropped so far.
+        sensor_up: By sensor, whether it said anything at its last reading.
+        troubles: By part (``uplink``, ``spool``, ``certificate``, ``clock``), what is wrong
+            with it now, for people.
+    """
 
     uptime_s: float
     spool_rows: int
     spool_bytes: int
     dropped: Mapping[str, int] = field(default_factory=dict)
     sensor_up: Mapping[str, bool] = field(default_factory=dict)
+    troubles: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from edgesweep_agent.core.chunk import Chunk, Counts, parse_chunk
-from edgesweep_agent.core.common_chunk import common_chunk
+from edgesweep_agent.core.common_chunk import common_chunk, token_texts
 
 TEXTS = st.one_of(st.none(), st.text(max_size=4), st.sampled_from(["", "\ud83d", 7, ["x"]]))
 COUNTS = st.sampled_from([None, 0, 3, 12.0, -1, True, 1.5, 2**31, 2**31 + 1, 10**30, "5"])
@@ -65,8 +65,11 @@ def assert_agrees(data: bytes) -> None:
         expected = parse_chunk(data.decode("utf-8", "replace").strip())
     except ValueError:
         assert got is None
+        assert token_texts([data], 0) == []
     else:
         assert got in (None, expected)
+        for text in token_texts([data], 0):
+            assert expected == Chunk(text, text, True)
 
 
 @given(st.one_of(BODIES, PLAIN))
@@ -120,6 +123,29 @@ USAGE_ALONE = (
 )  # fmt: skip
 def test_the_chunks_of_every_token_are_common(data, expected):
     assert common_chunk(data) == expected == parse_chunk(data.decode())
+
+
+def test_texts_are_taken_until_something_else_comes():
+    end = b'{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}'
+    assert token_texts([TOKEN, TOKEN, end, TOKEN], 0) == ["h\u00e9\n"] * 2
+    assert token_texts([TOKEN, TOKEN, end, TOKEN], 2) == []
+    assert token_texts([TOKEN, TOKEN, end, TOKEN], 3) == ["h\u00e9\n"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        b"[DONE]",
+        USAGE_ALONE,
+        b'{"choices":[{"delta":{"content":""}}]}',
+        b'{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}',
+        b'{"choices":[{"delta":{"content":"a","reasoning":"b"}}]}',
+        b'{"choices":[{"delta":{"content":"a"}}],"usage":{"completion_tokens":1}}',
+        b'{"choices":[{"delta":{"content":"a"}},{"delta":{"content":"b"}}]}',
+    ],
+)
+def test_what_is_more_than_text_ends_them(other):
+    assert token_texts([other, TOKEN], 0) == []
 
 
 @pytest.mark.parametrize(

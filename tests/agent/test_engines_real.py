@@ -21,11 +21,6 @@ SLOTS, CONTEXT = 2, 512
 TEXTS = ("one two three", "Grüße 漢字 🎉\n\n tabs\t", "<|im_start|>user hi")
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
 SERVE = """
 import signal, sys, xllamacpp
 parameters = xllamacpp.CommonParams()

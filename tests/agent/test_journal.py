@@ -30,11 +30,6 @@ def found(folder):
     return unfinished(folder, PLAN, wire.DEVICE.device_id)
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
 pytestmark = pytest.mark.anyio
 
 

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import anyio
+import psutil
 import pytest
 
 import container_cli
@@ -19,7 +20,7 @@ from edgesweep_agent.errors import LaunchError, SettingsError
 from edgesweep_agent.launchers import child, memory
 from edgesweep_agent.launchers.container import ContainerLauncher
 from edgesweep_agent.launchers.mounts import mount
-from edgesweep_agent.launchers.process import ProcessLauncher
+from edgesweep_agent.launchers.process import STOP_S, ProcessLauncher
 from edgesweep_agent.plan import ManagedSpec, Speculative
 
 pytestmark = pytest.mark.anyio
@@ -27,13 +28,33 @@ pytestmark = pytest.mark.anyio
 STAY = "import time; print('up', flush=True); time.sleep(60)"
 PARENT = f"import subprocess; subprocess.Popen(['sleep', '60']); {STAY}"
 RUNAWAY = PARENT.replace("'60']", "'60'], start_new_session=True")
+LEAVER = """
+import subprocess, sys
+print(subprocess.Popen(["sleep", "60"], start_new_session=True).pid, flush=True)
+sys.exit(3)
+"""
+SLOW_TO_END = """
+import signal, sys, time
+signal.signal(15, lambda *_: [time.sleep(0.3), print("bye", flush=True), sys.exit()])
+print("up", flush=True)
+time.sleep(60)
+"""
+AGENT = """
+import anyio, sys, time
+from pathlib import Path
+from edgesweep_agent.launchers import child
+
+async def main(log, whole, *argv):
+    server = await child.spawn(argv, {}, Path(log), whole=whole == "whole")
+    while "up" not in server.log_text():
+        await anyio.sleep(0.02)
+    print(*(one.pid for one in server.pids()), flush=True)
+    time.sleep(60)
+
+anyio.run(main, *sys.argv[1:])
+"""
 DEAF_PARENT = f"import signal; signal.signal(15, signal.SIG_IGN); {PARENT}"
 MIB = 1 << 20
-
-
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
 
 
 @pytest.fixture
@@ -85,14 +106,26 @@ def sleeper():
     return subprocess.Popen(["sleep", "60"], start_new_session=True)
 
 
-def running(code, argument):
-    argv = [sys.executable, "-c", code, str(argument)]
+def running(code, *arguments):
+    argv = [sys.executable, "-c", code, *map(str, arguments)]
     path = {"PYTHONPATH": os.pathsep.join(sys.path)}
     return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env={**os.environ, **path})
 
 
 def gone(processes):
     return not child.identify({one.pid for one in processes}) & processes
+
+
+def buried(processes):
+    return not any(Path(f"/proc/{one.pid}").exists() for one in processes)
+
+
+def wrapper(folder, before=":"):
+    """Starts an engine as users' scripts do: without ``exec``."""
+    path = folder / "engine.sh"
+    path.write_text(f'#!/bin/sh\n{before}\n"{sys.executable}" "$@"\n')
+    path.chmod(0o755)
+    return path
 
 
 @pytest.mark.parametrize(
@@ -114,6 +147,39 @@ async def test_what_has_left_the_servers_group_goes_too(model):
         await says_up(server)
         processes = server.pids()
         assert len(processes) == 2
+        asked = time.monotonic()
+    assert buried(processes)
+    assert time.monotonic() - asked < STOP_S / 2
+
+
+async def test_what_a_server_leaves_behind_goes_as_soon_as_it_ends(model):
+    async with ProcessLauncher(return_s=0).place(spec(model)).start(python(LEAVER)) as server:
+        await ends(server)
+        assert server.exit.code == 3
+        assert not Path(f"/proc/{server.log_text().strip()}").exists()
+
+
+async def test_an_engine_whose_wrapper_ends_first_has_the_time_that_a_server_has(model, tmp_path):
+    argv = (str(wrapper(tmp_path)), "-c", SLOW_TO_END)
+    place, log = ProcessLauncher(return_s=0).place(spec(model)), tmp_path / "server.log"
+    async with place.start(lambda _port: Command(argv), log=log) as server:
+        await says_up(server)
+        processes = server.pids()
+        assert len(processes) == 2
+        held = tether(server)
+    assert server.exit.signal == signal.SIGTERM
+    assert log.read_text() == "up\nbye\n"
+    assert buried({*processes, held})
+
+
+async def test_a_server_whose_tether_was_killed_goes_too(model):
+    async with ProcessLauncher(return_s=0).place(spec(model)).start(python(PARENT)) as server:
+        await says_up(server)
+        processes = server.pids()
+        tether(server).kill()
+        await ends(server)
+        assert server.exit.signal == signal.SIGKILL
+        assert within_2_s(lambda: len(server.pids()) == 1)
     assert gone(processes)
 
 
@@ -126,10 +192,11 @@ async def test_a_server_that_ends_at_once_tells_how_and_its_last_words(place):
         assert server.pids() == frozenset()
 
 
-async def test_a_signal_is_told_as_one(place):
-    async with place.start(python("import os; os.kill(os.getpid(), 4)")) as server:
+@pytest.mark.parametrize("sign", [signal.SIGILL, signal.SIGKILL])
+async def test_a_signal_is_told_as_one(place, sign):
+    async with place.start(python(f"import os; os.kill(os.getpid(), {sign:d})")) as server:
         await ends(server)
-        assert server.exit.signal_name == "SIGILL"
+        assert server.exit.signal_name == sign.name
         assert server.exit.oom_kills == 0
 
 
@@ -177,35 +244,59 @@ async def test_a_program_that_is_not_there_is_named_and_answers_nothing(model):
     assert await place.ask(Command(("/no/such/program",))) == ""
 
 
-async def test_a_server_goes_first_when_memory_runs_out_and_with_its_agent(model, tmp_path):
+async def test_a_file_that_is_no_program_is_named(model, tmp_path):
+    program = tmp_path / "engine"
+    program.write_bytes(b"\x7fELF")
+    program.chmod(0o755)
+    place = ProcessLauncher(return_s=0).place(spec(model))
+    async with place.start(lambda _port: Command((str(program),))) as server:
+        await ends(server)
+        assert server.exit_text.endswith(f"last words: {program}: Exec format error")
+
+
+async def test_a_server_goes_first_when_memory_runs_out_and_its_tether_does_not(model):
     code = f"print(open('/proc/self/oom_score_adj').read()); {STAY}"
     async with ProcessLauncher(return_s=0).place(spec(model)).start(python(code)) as server:
         await says_up(server)
         assert server.log_text().split() == ["900", "up"]
-    agent = (
-        "import anyio, sys, time\n"
-        "from pathlib import Path\n"
-        "from edgesweep_agent.core.command import Command\n"
-        "from edgesweep_agent.launchers import child\n"
-        "async def main():\n"
-        "    argv = ['sh', '-c', 'echo up; exec sleep 60']\n"
-        "    server = await child.spawn(argv, {}, Path(sys.argv[1]))\n"
-        "    print(server.pid, flush=True)\n"
-        "    time.sleep(60)\n"
-        "anyio.run(main)\n"
-    )
-    log = tmp_path / "log"
-    with running(agent, log) as dying:
-        pid = int(dying.stdout.readline())
-        processes = child.identify({pid})
-        with anyio.fail_after(10):
-            while not log.read_text():
-                await anyio.sleep(0.02)
+        of_tether = Path(f"/proc/{tether(server).pid}/oom_score_adj")
+        assert of_tether.read_text() == Path("/proc/self/oom_score_adj").read_text()
+
+
+def test_a_wrapper_an_engine_and_all_that_left_them_go_with_a_killed_agent(tmp_path):
+    argv = (wrapper(tmp_path, before="(setsid sleep 60 &)"), "-c", RUNAWAY)
+    processes = at_the_kill_of_an_agent(tmp_path / "log", "whole", *argv)
+    assert len(processes) == 4
+    assert within_2_s(lambda: buried(processes))
+
+
+def test_a_container_is_asked_to_end_when_its_agent_is_killed(tmp_path, cli):
+    argv = (cli, "run", "--entrypoint", sys.executable, "engine:1", "-c", PARENT)
+    processes = at_the_kill_of_an_agent(tmp_path / "log", "client", *argv)
+    assert len(processes) == 3
+    assert within_2_s(lambda: gone(processes))
+
+
+def at_the_kill_of_an_agent(*arguments):
+    """What of a server there was then."""
+    with running(AGENT, *arguments) as dying:
+        processes = child.identify({int(pid) for pid in dying.stdout.readline().split()})
         dying.kill()
-    with anyio.fail_after(5):
-        while not gone(processes):
-            await anyio.sleep(0.02)
-    assert processes
+    return processes
+
+
+def within_2_s(true):
+    deadline = time.monotonic() + 2
+    while not (came := true()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return came
+
+
+def tether(server):
+    """Of a server that is one process, or the parent of the others."""
+    found = psutil.Process(min(one.pid for one in server.pids())).parent()
+    assert child.tether.__file__ in found.cmdline()
+    return found
 
 
 async def test_a_container_gets_what_it_needs_and_no_more(model, cli):

@@ -177,6 +177,23 @@ def test_timeouts(fields, script, detail):
     assert 0.2 <= (exchange.t_end_ns - exchange.t_send_ns) / 1e9 < 2
 
 
+@pytest.mark.parametrize(("concurrency", "sent"), [(1, 2), (3, 3)])
+def test_a_level_without_a_token_ends_before_all_have_waited(concurrency, sent):
+    samples, ended, _, _ = fly(
+        Script(fault="silent"), 12, concurrency=concurrency, request_timeout_s=0.2
+    )
+    assert [sample.reason for sample in samples] == ["timeout"] * sent
+    assert ended.stopped == "silent"
+
+
+def test_requests_that_time_out_among_others_end_no_level():
+    samples, ended, _, _ = fly(
+        Script(ttft_ms=1, fault="silent", fault_every=2), 8, request_timeout_s=0.2
+    )
+    assert len(samples) == 8
+    assert ended.stopped == ""
+
+
 def test_a_stream_longer_than_the_idle_timeout_is_not_idle():
     script = Script(ttft_ms=100, tpot_ms=100, tokens=8)
     (sample,), *_ = fly(script, idle_timeout_s=0.4)

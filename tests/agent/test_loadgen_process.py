@@ -82,6 +82,7 @@ def assert_kept(outcome, *reasons):
     assert sorted(sample.reason for sample in samples) == list(reasons)
 
 
+@pytest.mark.alone
 def test_a_cancelled_level_keeps_what_it_had():
     async def main():
         async with EngineServer(QUICK_THEN_STUCK) as engine:
@@ -96,6 +97,7 @@ def test_a_cancelled_level_keeps_what_it_had():
     assert_kept(anyio.run(main), "", "", "cancelled", "cancelled")
 
 
+@pytest.mark.alone
 def test_a_stopped_level_keeps_what_it_had():
     async def main():
         async with EngineServer(QUICK_THEN_STUCK) as engine:
@@ -110,6 +112,7 @@ def children() -> set[int]:
     return {int(pid) for pid in path.read_text(encoding="ascii").split()}
 
 
+@pytest.mark.alone
 def test_a_signal_to_the_child_ends_the_level_in_good_order():
     async def main():
         async with EngineServer(QUICK_THEN_STUCK) as engine:
@@ -125,6 +128,7 @@ def test_a_signal_to_the_child_ends_the_level_in_good_order():
     assert_kept(anyio.run(main), "", "", "cancelled", "cancelled")
 
 
+@pytest.mark.alone
 def test_a_child_that_hangs_is_killed():
     async def main():
         async with EngineServer(QUICK_THEN_STUCK) as engine:
@@ -213,6 +217,7 @@ def errors_of_a_level() -> tuple[float, float]:
     return p95(ttft), p95(tpot)
 
 
+@pytest.mark.alone
 def test_times_are_within_a_millisecond_of_the_servers_writes():
     """A neighbour that holds both cores may spoil a level, never three: those would be ours."""
     tries = []

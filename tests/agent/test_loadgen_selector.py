@@ -14,8 +14,8 @@ from edgesweep_agent.loadgen.selector import ReadingSelector
 class Kept:
     """A direct reader that asks for a turn of the loop when told a full stop."""
 
-    def __init__(self):
-        self.read, self.errors = [], []
+    def __init__(self, shelf=None):
+        self.read, self.errors, self.shelf = [], [], shelf
 
     def receive(self, t_ns, data):
         assert t_ns <= time.monotonic_ns()
@@ -54,6 +54,31 @@ def test_what_is_diverted_goes_to_the_reader_alone(selector, pair):
     theirs.sendall(b"b")
     ((key, events),) = selector.select(5)
     assert (key.data, events, reader.read, ours.recv(9)) == ("key", EVENT_READ, [b"a."], b"b")
+
+
+def test_what_may_wait_is_shelved_with_its_instant_and_no_more(selector, pair):
+    ours, theirs = pair
+    selector.register(ours.fileno(), EVENT_READ, "key")
+    reader = Kept(shelf=[])
+    selector.divert(ours.fileno(), reader)
+    before_ns = time.monotonic_ns()
+    for part in (b"data: 1\n\n", b"end\r\n\r\n", b"..."):
+        theirs.sendall(part)
+        selector.select(0.2)
+    ((t_ns, data),) = reader.shelf
+    assert data == b"data: 1\n\n"
+    assert before_ns <= t_ns <= time.monotonic_ns()
+    assert reader.read == [b"end\r\n\r\n", b"..."]
+
+
+def test_a_full_shelf_is_told(selector, pair):
+    ours, theirs = pair
+    selector.register(ours.fileno(), EVENT_READ, "key")
+    reader = Kept(shelf=[(0, b"kept")] * 128)
+    selector.divert(ours.fileno(), reader)
+    theirs.sendall(b"data: 1.")
+    selector.select(5)
+    assert (len(reader.shelf), reader.read) == (128, [b"data: 1."])
 
 
 def test_the_loop_does_not_turn_for_a_read_that_needs_nothing(selector, pair):

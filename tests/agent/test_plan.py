@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from edgesweep.durations import seconds
 from edgesweep_agent.core.budget import LevelCost, expected_s, fits
-from edgesweep_agent.core.durations import seconds
 from edgesweep_agent.core.ids import uuid7
 from edgesweep_agent.errors import SettingsError
 from edgesweep_agent.plan import ManagedSpec, SweepPlan
@@ -69,13 +69,14 @@ def test_a_wrong_plan_is_told_by_file_and_key(tmp_path, text, says):
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("90", 90), ("120s", 120), ("2m", 120), ("1.5h", 5400), (" 3 s", 3)]
+    ("text", "value"),
+    [("90", 90), ("120s", 120), ("2m", 120), ("1.5h", 5400), (" 3 s", 3), ("2d", 172_800)],
 )
 def test_durations(text, value):
     assert seconds(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "0s", "-1s", "1d", "s", "1e3"])
+@pytest.mark.parametrize("text", ["", "0s", "-1s", "1w", "s", "1e3"])
 def test_what_is_no_duration(text):
     with pytest.raises(ValueError, match="is no duration"):
         seconds(text)
@@ -123,7 +124,7 @@ def test_neighbouring_prompts_start_with_different_words_and_repeat_for_a_seed()
         ("a", 'kind = "carrier-pigeon"', "carrier-pigeon"),
         ("a", 'kind = "mqtt"', "uplink.host: missing"),
         ("a", 'kind = "mqtt"\nhost = "h"\nport = 0', "uplink.port: "),
-        ("a", 'kind = "grpc"\naddress = "h:1"\ntls = true', "uplink.tls: unknown key"),
+        ("a", 'kind = "grpc"\naddress = "h:1"\ntsl = true', "uplink.tsl: unknown key"),
     ],
 )
 def test_a_wrong_configuration_is_told_by_file_and_key(tmp_path, name, uplink, says):

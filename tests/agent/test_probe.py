@@ -20,11 +20,6 @@ pytestmark = pytest.mark.anyio
 AGENT = Path(sys.executable).parent / "edgesweep-agent"
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
 async def look(answers, model=None):
     asked = []
 

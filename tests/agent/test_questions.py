@@ -13,11 +13,6 @@ from edgesweep_agent import questions
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
 @contextlib.asynccontextmanager
 async def serving(*pieces, gap_s=0.0):
     """A server that writes ``pieces`` to whoever asks, and then hangs up."""

@@ -191,15 +191,16 @@ def test_half_a_stat_is_none(text):
 
 
 def test_a_real_process_is_measured_until_it_ends():
-    code = "import time\nwhile True: time.sleep(0.01)"
-    child = subprocess.Popen([sys.executable, "-c", code])
+    code = "import time\nprint(flush=True)\nwhile True: time.sleep(0.01)"
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    child.stdout.readline()
     sensor = EngineProcesses(Files(), child.pid, clock=time.monotonic)
     try:
         first = values(sensor)
         second = values(sensor)
     finally:
         child.kill()
-        child.wait()
+        child.communicate()
     assert first["engine_rss"] > 2**20
     assert first["engine_private"] > 0
     assert first["engine_cpu"] is None

@@ -34,11 +34,6 @@ needs_model = pytest.mark.skipif(
 
 
 @pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
-@pytest.fixture
 def model():
     (folder,) = PACKAGE.submodule_search_locations
     return next(Path(folder).glob("*.gguf"))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgesweep_agent.core.sse import SseEvent, SseReader
+from edgesweep_agent.core.sse import SseEvent, SseReader, plain_events
 
 
 def read(*pieces: bytes) -> list[SseEvent]:
@@ -72,15 +72,38 @@ def test_a_carriage_return_ends_its_line_at_once():
     assert reader.close() == []
 
 
-def test_plain_events_are_those_that_feed_would_find():
-    reader = SseReader()
-    assert reader.plain_events(b"data: a\n\ndata: b\n\n") == [b"a", b"b"]
-    # Only the very first line may have a byte order mark.
-    assert reader.feed(b"\xef\xbb\xbfdata: c\n\n") == []
-    for other in (b"data: a\n", b"data:a\n\n", b"data: a\n\n: ping\n\n", b"data: a\r\n\n", b""):
-        assert reader.plain_events(other) is None
-    reader.feed(b"data: half")
-    assert reader.plain_events(b"data: a\n\n") is None
+def test_plain_events_are_those_that_a_reader_would_find():
+    assert plain_events([(1, b"data: a\n\n"), (2, b"data: b\n\n")]) == ([1, 2], [b"a", b"b"])
+    assert plain_events([]) is None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [b"data: a\n", b"data:a\n\n", b"data: a\n\n: ping\n\n", b"data: a\r\n\n", b"",
+     b"\xef\xbb\xbfdata: c\n\n", b"data: a\n\n\n\n", b"data: a\n\ndata: b\n"],
+)  # fmt: skip
+def test_any_other_stream_is_left_to_the_reader(other):
+    assert plain_events([(1, other)]) is None
+
+
+DATAS = st.lists(st.binary(max_size=4).filter(lambda data: not {10, 13} & set(data)), min_size=1)
+
+
+@given(DATAS, st.lists(st.integers(0, 40), max_size=6))
+def test_a_plain_event_has_the_instant_of_the_piece_that_completed_it(datas, cuts):
+    whole = b"".join(b"data: %s\n\n" % data for data in datas)
+    at = [0, *sorted(min(cut, len(whole)) for cut in cuts), len(whole)]
+    pieces = [(t_ns, whole[a:b]) for t_ns, (a, b) in enumerate(pairwise(at))]
+    instants, found = plain_events(pieces)
+    assert found == datas
+    reader, fed = SseReader(), []
+    for t_ns, data in pieces:
+        fed += [(t_ns, event.data) for event in reader.feed(data)]
+    assert [
+        (t_ns, data.decode("utf-8", "replace"))
+        for t_ns, data in zip(instants, found, strict=True)
+        if data
+    ] == fed
 
 
 def test_comments_are_counted():

@@ -331,6 +331,34 @@ def test_a_burst_is_buffered_and_has_no_gaps():
     assert (got.flags, got.icl_s, got.tpot_s, got.ttft_s) == (("stream_buffered",), (), None, 0.9)
 
 
+def words(*counts):
+    """Chunks of so many words."""
+    return [delta(content="word " * count) for count in counts]
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "tokens", "flagged"),
+    [
+        (words(*[1] * 60), words(1, 1, 1, 1), 64, True),
+        (words(60), words(1, 1, 1, 1), 64, True),
+        (words(17), words(8, 8), 33, True),
+        (words(16), words(8, 8), 32, False),  # a half
+        (words(16), words(7, 8), 31, True),
+        (words(15), words(1, 1), 17, False),  # a step of speculative decoding
+        (words(1), words(*[10] * 6), 61, False),  # vLLM with a stream interval of ten
+        (words(10), words(*[10] * 6), 70, False),
+        (words(30), words(1), 31, False),  # one gap, and it is one
+        (words(1), words(2, 60), 63, False),  # a tool call that comes as a whole
+    ],
+)
+def test_most_of_the_text_in_front_leaves_the_gaps_of_a_trickle(first, then, tokens, flagged):
+    later = [(100 + 50 * n, data) for n, data in enumerate(then, 1)]
+    got = sample([(100, b"".join(first)), *later, (900, usage(tokens) + DONE)])
+    assert got.flags == ("stream_buffered",) * flagged
+    assert (got.icl_s == ()) is flagged
+    assert (got.ttft_s, got.tpot_s is not None) == (0.1, True)
+
+
 def test_a_large_burst_may_need_two_reads():
     burst = b"".join(delta(content="x" * 100) for _ in range(600)) + usage(600) + DONE
     got = sample([(900, burst[:65536]), (901, burst[65536:])])

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from edgesweep.metrics import REGISTRY
@@ -197,6 +199,51 @@ def test_failures_are_counted_by_reason_the_most_common_first():
 def test_flags(samples, asked, flags):
     got = summarise(samples, 1, asked_output_tokens=asked)
     assert {flag.name: flag.value for flag in got.flags} == flags
+
+
+@pytest.mark.parametrize(
+    ("late", "of", "flagged"),
+    [(0, 20, False), (1, 20, False), (1, 19, True), (1, 11, True), (4, 4, True), (5, 101, False),
+     (6, 101, True)],
+)  # fmt: skip
+def test_answers_that_end_long_after_their_text_are_left_out(late, of, flagged):
+    """Ten tokens within a tenth of a second, and a second until the end."""
+    silent = replace(ok(0, 0.1), t_end_ns=round(1.1 * S))
+    got = summarise([silent] * late + [ok(0, 1)] * (of - late), 1)
+    assert [flag.name for flag in got.flags] == ["late_end"] * flagged
+    assert got.status is (LevelStatus.FLAGGED if flagged else LevelStatus.VALID)
+    for flag in got.flags:
+        assert (flag.value, flag.threshold) == (late / of, 0.05)
+        assert "after their last text" in flag.detail
+
+
+def test_a_burst_before_a_silence_is_more_than_a_caveat():
+    at_once = ok(0, 0.1, flags=("stream_buffered",))
+    got = summarise([replace(at_once, text_ns=(S // 10,) * 10, t_end_ns=2 * S)], 1)
+    assert [flag.name for flag in got.flags] == ["stream_buffered", "late_end"]
+    assert got.status is LevelStatus.FLAGGED
+
+
+@pytest.mark.parametrize(
+    ("samples", "share", "details"),
+    [
+        ([ok(0, 1, tokens=20, chunks=22)] * 3, None, []),
+        ([ok(0, 1, tokens=20, chunks=23)] + [ok(0, 1)] * 99, 0.01, ["fewer tokens than"]),
+        ([ok(0, 1, tokens=20, chunks=64)] * 3, 1.0, ["fewer tokens than"]),
+        ([ok(0, 1, token_source="estimate"), ok(0, 1)], 0.5, ["sends no counts"]),
+        ([ok(0, 1, token_source="estimate"), ok(0, 1, tokens=9, chunks=64)], 1.0,
+         ["sends no counts", "fewer tokens than"]),
+        ([ok(0, 1, tokens=64, chunks=20)] * 3, None, []),
+    ],
+)  # fmt: skip
+def test_a_count_that_cannot_be_is_none(samples, share, details):
+    flags = summarise(samples, 1).flags
+    assert [(flag.name, flag.value, flag.threshold) for flag in flags] == (
+        [] if share is None else [("tokens_estimated", share, 0.0)]
+    )
+    told = flags[0].detail.split("; ") if flags else []
+    assert len(told) == len(details)
+    assert all(part in text for part, text in zip(details, told, strict=True))
 
 
 def test_chunk_gaps_are_pooled():

@@ -29,6 +29,7 @@ def lines_of(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+@pytest.mark.alone
 def test_a_sweep_prints_a_table_and_writes_run_and_samples(tmp_path):
     run, samples = tmp_path / "out/run.json", tmp_path / "out/samples.jsonl"
     with engine_process("--ttft-ms", "30", "--tpot-ms", "4") as engine:
@@ -74,6 +75,7 @@ def test_every_prompt_differs_from_its_first_word_on(tmp_path):
     assert told["levels"][1]["cached_tokens"] is None
 
 
+@pytest.mark.alone
 def test_levels_beyond_the_budget_are_skipped_with_the_reason(tmp_path):
     run = tmp_path / "run.json"
     began = time.monotonic()
@@ -98,8 +100,8 @@ def test_a_level_cut_by_the_budget_keeps_what_it_measured(tmp_path):
         )  # fmt: skip
     assert "skipped: time_budget" in done.stdout
     assert 1 <= len(lines_of(samples)) < 50
-    # Nothing was measured to its end: a caller that only looks at the code must know.
-    assert done.returncode == 1
+    # Nothing failed: the table and the last line say what the budget was too short for.
+    assert done.returncode == 0, done.stderr
     assert "not measured within the budget: level 1" in done.stderr
 
 
@@ -117,7 +119,7 @@ def test_a_dead_port_says_so_in_one_line():
     done = sweep("--url", f"http://127.0.0.1:{port}")
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
-    assert "nothing answers" in done.stderr
+    assert "nothing listens there" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -314,7 +316,7 @@ def test_when_everything_fails_the_levels_above_are_not_tried(tmp_path):
         (("--prompt-tokens", str(10**10)), "<="),
         (("--output-tokens", str(10**11)), "<="),
         (("--json", "/tmp/x.json", "--samples", "/tmp/x.json"), "name two files"),
-        (("--json", os.devnull), "is a device or a pipe"),
+        (("--json", os.devnull), "leads into /dev, /proc or /sys"),
     ],
 )
 def test_what_nobody_means_is_refused_at_once(options, says):

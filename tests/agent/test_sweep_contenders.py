@@ -13,6 +13,7 @@ from edgesweep_agent.errors import SettingsError
 from edgesweep_agent.plan import SweepPlan
 from edgesweep_agent.settings import load
 from engine_server import engine_process
+from random_gguf import Recipe, write
 
 AGENT = Path(sys.executable).parent / "edgesweep-agent"
 HEAD = """
@@ -67,6 +68,7 @@ def test_a_remote_contender_has_its_round_trip_and_its_price(tmp_path):
     assert contender["settings"]["remote"] == "yes"
 
 
+@pytest.mark.alone
 def test_a_second_pass_measures_inside_the_bracket(tmp_path):
     """One is quick alone and takes one at a time, the other takes all at once."""
     with (
@@ -162,3 +164,47 @@ def test_a_kv_type_that_the_model_cannot_have_is_a_line(packaged_model, tmp_path
     done, _ = run(tmp_path, f"levels = [1]\n{HEAD}{managed}")
     assert (done.returncode, done.stderr.count("\n")) == (78, 1)
     assert "is no KV type of llama.cpp" in done.stderr
+
+
+ENDS_FOR_WANT_OF_MEMORY = f"""#!{sys.executable}
+import os, subprocess, sys, time
+if "--help" in sys.argv or "--version" in sys.argv:
+    sys.exit("version: 10573 (3f545becc)" if "--version" in sys.argv else 0)
+port = sys.argv[sys.argv.index("--port") + 1]
+server = {str(Path(__file__).parents[1] / "engine_server.py")!r}
+engine = subprocess.Popen([sys.executable, server, "--port", port])
+time.sleep(3)
+print("CUDA error: out of memory", file=sys.stderr, flush=True)
+engine.kill()
+sys.exit(134)
+"""
+
+
+def test_an_engine_that_ends_for_want_of_memory_in_a_level_is_called_that(tmp_path):
+    program = tmp_path / "llama-server"
+    program.write_text(ENDS_FOR_WANT_OF_MEMORY)
+    program.chmod(0o755)
+    write(tmp_path / "m.gguf", Recipe())
+    done, found = run(
+        tmp_path,
+        f"""
+levels = [1]
+requests = 5000
+reserve = "1MiB"
+[[workloads]]
+prompt_tokens = 8
+output_tokens = 4
+[[contenders]]
+mode = "managed"
+name = "runs out"
+model = "m.gguf"
+server = "llama-server"
+program = "{program}"
+slots = 1
+context_per_request = 64
+""",
+    )
+    (level,) = found["levels"]
+    assert done.returncode == 1, done.stderr
+    assert (level["status"], level["reason"]) == ("failed", "oom")
+    assert "memory" in level["attributes"]["engine_end"]

@@ -194,6 +194,7 @@ def test_what_cannot_be_measured_is_refused(options, says):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.alone
 def test_an_open_loop_keeps_its_pace_and_counts_from_when_a_request_was_due(tmp_path):
     run = tmp_path / "run.json"
     with engine_process("--ttft-ms", "20", "--tpot-ms", "2") as engine:

@@ -33,11 +33,6 @@ address = "127.0.0.1:9"
 """
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
 class Rails:
     name = "power_rails"
     fast = True

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from edgesweep.sizes import size_bytes, size_text
 from edgesweep_agent.core import verdict as v
 from edgesweep_agent.core.model_shape import Layer, ModelShape
-from edgesweep_agent.core.sizes import size_bytes, size_text
 
 MIB, GIB = 2**20, 2**30
 # SmolLM2-135M-Instruct as Q4_1: the figures of its GGUF.

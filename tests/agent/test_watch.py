@@ -31,11 +31,6 @@ LEVEL = LevelFacts(concurrency=1, in_flight=1, requests=12)
 MIB_PAGES = (1 << 20) // PAGE_BYTES
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
 def found(evidence, **expected):
     return {flag.name: flag.detail for flag in flags(LEVEL, evidence, Expectations(**expected))}
 

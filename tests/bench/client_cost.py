@@ -218,7 +218,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--client", action="append", choices=CLIENTS, help="all by default")
     parser.add_argument("--peer", action="append", type=peer, default=[], metavar="NAME=PYTHON")
-    parser.add_argument("--tokenizer", type=Path, help="a folder with one, for the peers")
+    parser.add_argument("--tokenizer", type=existing, help="a folder with one, for the peers")
     parser.add_argument("--load", action="append", type=load_of, metavar="STREAMSxRATE")
     parser.add_argument("--seconds", type=float, default=2.5, help="of one answer")
     parser.add_argument("--rounds", type=int, default=8, help="requests of a stream, long run")
@@ -234,9 +234,16 @@ def arguments() -> argparse.Namespace:
 
 def peer(text: str) -> tuple[str, Path]:
     name, _, python = text.partition("=")
-    if name not in PEERS or not Path(python).exists():
+    if name not in PEERS or not python:
         raise argparse.ArgumentTypeError(f"{text}: a name of {', '.join(PEERS)}, and a Python")
-    return name, Path(python).absolute()
+    return name, existing(python)
+
+
+def existing(text: str) -> Path:
+    """Absolute: a peer runs in a folder of its own."""
+    if not Path(text).exists():
+        raise argparse.ArgumentTypeError(f"{text}: no such file or folder")
+    return Path(text).absolute()
 
 
 def load_of(text: str) -> tuple[int, float]:

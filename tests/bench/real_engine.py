@@ -21,7 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import packets
-from client_cost import stop_in_order
+from client_cost import existing, stop_in_order
 from ratios import quantile, ratio, spread, table
 from real_clients import (
     RealSweep,
@@ -67,8 +67,8 @@ def main() -> None:
         if verb is not capture:
             sub.add_argument("--pairs", type=int, default=15)
         if verb is not ceiling:
-            sub.add_argument("--peer", type=Path, help="a Python that has vllm")
-            sub.add_argument("--tokenizer", type=Path, help="a folder with one, for the peer")
+            sub.add_argument("--peer", type=existing, help="a Python that has vllm")
+            sub.add_argument("--tokenizer", type=existing, help="a folder with one, for the peer")
     sub = verbs.choices["agree"]
     sub.add_argument("--url", help="a server that is there already")
     sub.add_argument("--served-name", default="model", help="of the model of --url")

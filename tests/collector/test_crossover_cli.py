@@ -25,6 +25,11 @@ def strict(text):
     return json.loads(text, parse_constant=refuse)
 
 
+def one_value(text):
+    head = '{"metric": "m", "higher_is_better": true, '
+    return head + '"cells": {"d": {"A": {"4": ' + text + '}, "B": {"4": 1}}}}'
+
+
 def test_a_file_of_vectors_answers_each_by_its_id():
     result = run(VECTORS, "--json")
     assert result.exit_code == 0
@@ -58,7 +63,13 @@ def test_without_json_people_get_a_sentence_and_a_table():
         ('{"vectors": [{}]}', "vectors[0].metric: missing"),
         ("{", "not valid JSON"),
         ("[" * 100_000, "not valid JSON"),
-        ('{"metric": NaN}', "NaN is not a JSON number"),
+        ('{"metric": NaN}', "metric: expected a text, got NaN"),
+        (one_value("NaN"), "cells.d.A.4: expected a number, or null for a level that failed, "),
+        (one_value("NaN"), "finite and at most 1e+300, got NaN"),
+        (one_value("1e999"), "finite and at most 1e+300, got Infinity"),
+        (one_value("9" * 5000), "finite and at most 1e+300"),
+        (one_value('[1, "x"]'), "cells.d.A.4[1]: expected a number"),
+        (one_value("1").replace('"4"', '"0.5"'), 'as key, got "0.5"'),
         ('{"metric": "a", "metric": "b"}', 'the key "metric" is given twice'),
         ("\udcff", "not UTF-8"),
     ],

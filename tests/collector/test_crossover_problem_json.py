@@ -15,15 +15,19 @@ GOOD = {
 
 COMPLAINTS = [
     # where it is put            what is put there     complaint
-    (("cells", "d1", "A", "4"), "x", 'cells.d1.A.4: expected a number > 0 or null, got "x"'),
-    (("cells", "d1", "A", "4"), ["x"], 'cells.d1.A.4: expected a number > 0 or null, got "x"'),
-    (("cells", "d1", "A", "4"), True, "cells.d1.A.4: expected a number > 0 or null, got true"),
+    (
+        ("cells", "d1", "A", "4"),
+        "x",
+        'cells.d1.A.4: expected a number, or null for a level that failed, got "x"',
+    ),
+    (("cells", "d1", "A", "4"), ["x"], "cells.d1.A.4[0]: expected a number (of a"),
+    (("cells", "d1", "A", "4"), True, "cells.d1.A.4: expected a number, or null"),
     (("cells", "d1", "A", "4"), [], "cells.d1.A.4: expected repeats, got []"),
-    (("cells", "d1", "A", "4"), 10**400, "cells.d1.A.4: expected a number > 0 or null"),
-    (("cells", "d1", "A", "4"), float("nan"), "cells.d1.A.4: expected a number > 0 or null"),
-    (("cells", "d1", "A", "0"), [1], "cells.d1.A.0: expected a concurrency"),
-    (("cells", "d1", "A", "1.5"), [1], "cells.d1.A.1.5: expected a concurrency"),
-    (("cells", "d1", "A", "9" * 5000), [1], "cells.d1.A.999"),
+    (("cells", "d1", "A", "4"), 10**400, "cells.d1.A.4: expected a number, or null"),
+    (("cells", "d1", "A", "4"), float("nan"), "cells.d1.A.4: expected a number, or null"),
+    (("cells", "d1", "A", "0"), [1], "cells.d1.A: expected a concurrency"),
+    (("cells", "d1", "A", "1.5"), [1], "cells.d1.A: expected a concurrency"),
+    (("cells", "d1", "A", "9" * 5000), [1], "cells.d1.A: expected a concurrency"),
     (("cells", "d1", "A", "01"), [1], "cells.d1.A.01: the level 1 is given twice"),
     (("cells", "d1", "C"), {}, "cells.d1.C: unknown key; known are A, B"),
     (("cells", "d1"), None, "cells.d1: expected an object, got null"),

@@ -22,12 +22,7 @@ from edgesweep_collector.ingest.grpc import GrpcIngest
 from edgesweep_collector.settings import Listen
 from gated import Gated
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("one_loop")]
 
 
 class Collector:
@@ -178,8 +173,9 @@ async def test_a_client_that_vanishes_loses_no_accepted_work(collector):
     collector.sink.gate.set()
     async with collector.stream() as call:
         await call.write(wire.raw(wire.level(10), 10))
-        assert await _seqs(call, 1) == {10: "DUPLICATE"}
-    assert collector.seqs() == list(range(1, 11))
+        # Streams take turns: it may be this one that is archived, and the other's is the duplicate.
+        assert (await _seqs(call, 1)).keys() == {10}
+    assert sorted(collector.seqs()) == list(range(1, 11))
 
 
 async def test_a_stop_ends_open_streams_within_two_seconds(collector):

@@ -1,17 +1,22 @@
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 
-from edgesweep_collector.projection.base import Refused, Rejected, TooLarge, Unavailable
+from edgesweep_collector.projection.base import (
+    Expiring,
+    Refused,
+    Rejected,
+    TooLarge,
+    Unavailable,
+)
 from edgesweep_collector.projection.influx import InfluxWriter, Target
 from edgesweep_collector.projection.settle import (
     BACKOFF_CAP_S,
     MAX_RETRY_AFTER_S,
+    REFUSED_RETRY_S,
     Dead,
     Entry,
+    Expired,
     State,
     Stored,
     Wait,
@@ -19,16 +24,10 @@ from edgesweep_collector.projection.settle import (
     settle,
 )
 from influx import running_influx
-from influx_rewrite import Answer, rewriting
+from influx_dialects import Answer
+from influx_rewrite import rewriting
 
-CASES = json.loads(
-    (Path(__file__).parent.parent / "fixtures/cases/influx.json").read_text(encoding="utf-8")
-)
 NOWHERE = "http://127.0.0.1:9"
-
-
-def case(name):
-    return next(found for found in CASES if found["id"] == name)
 
 
 def entries(count):
@@ -82,21 +81,6 @@ def stored(influx, measurement):
     return len(influx.rows(f'SELECT * FROM "{measurement}"'))
 
 
-def test_a_refused_line_is_found_and_the_others_are_stored(influx, rewrite, writer):
-    expected = case("INF-03")["expected"]
-    lines = [f"inf03,p={n} tokens={n}i {n}" for n in range(1, 6)]
-    lines[2] = 'inf03,p=3 tokens="9" 3'
-    rewrite.dialect.marked = b'tokens="'
-    batch = [Entry(n, text) for n, text in enumerate(lines, 1)]
-    steps = list(settle(batch, writer.write))
-    dead = [step for step in steps if isinstance(step, Dead)]
-    assert [letter.entry.row_id for letter in dead] == [3]
-    assert "field type conflict" in dead[0].error
-    assert len(dead) == expected["dead_letter"]
-    assert stored(influx, "inf03") == expected["points_stored"]
-    assert len(rewrite.seen) <= 9
-
-
 def test_the_words_of_a_real_server_reach_the_dead_letter(influx, writer):
     writer.write(["conflict f=1.5 1"])
     batch = [Entry(1, "conflict f=2i 2"), Entry(2, "conflict f=3 3")]
@@ -106,16 +90,17 @@ def test_the_words_of_a_real_server_reach_the_dead_letter(influx, writer):
     assert stored(influx, "conflict") == 2
 
 
-def test_a_batch_too_large_is_halved(influx, rewrite, writer):
-    given, expected = case("INF-04")["input"], case("INF-04")["expected"]
-    rewrite.dialect.max_points = given["server"]["max_points_per_request"]
-    batch = [Entry(n, f"inf04 f={n}i {n}") for n in range(1, given["batch_points"] + 1)]
-    steps = list(settle(batch, writer.write))
-    assert all(isinstance(step, Stored) for step in steps)
-    assert len(rewrite.seen) == expected["requests"]
-    found = {str(status): rewrite.statuses.count(status) for status in rewrite.statuses}
-    assert found == expected["responses"]
-    assert stored(influx, "inf04") == expected["points_stored"]
+def test_a_batch_too_large_is_halved():
+    class Small(Scripted):
+        def write(self, lines):
+            if len(lines) > 3:
+                self.requests += 1
+                raise TooLarge("413")
+            super().write(lines)
+
+    writer = Small()
+    assert list(settle(entries(8), writer.write)) == [Stored(2)] * 4
+    assert writer.requests == 7
 
 
 def test_one_line_too_large_alone_is_dead():
@@ -132,21 +117,27 @@ def test_retry_after_is_honoured_then_the_backoff():
         Wait(backoff_s(2), State.UNAVAILABLE, "503"),
         Stored(1),
     ]
-    assert writer.requests == case("INF-05")["expected"]["a"]["requests"]
-    assert len(writer.stored) == case("INF-05")["expected"]["a"]["points_stored"]
+    assert writer.requests == 3
 
 
-def test_a_refused_token_is_tried_slowly_with_an_alarm_and_nothing_is_lost():
-    expected = case("INF-05")["expected"]["b"]
-    writer = Scripted(*[Refused("401", "influx_auth") for _ in range(5)])
-    now, asked_at = 0.0, []
-    for step in settle(entries(1), writer.write):
-        asked_at.append(now)
-        if isinstance(step, Wait):
-            assert (step.state, step.alarm) == (State.REFUSED, expected["alarm"])
-            now += step.seconds
-    assert len([at for at in asked_at if at <= 60]) <= 3
-    assert len(writer.stored) == expected["points_stored"]
+def test_a_refused_token_is_tried_slowly_with_an_alarm():
+    writer = Scripted(*[Refused("401", "influx_auth")] * 5)
+    *waits, stored = settle(entries(1), writer.write)
+    assert waits == [Wait(REFUSED_RETRY_S, State.REFUSED, "401", "influx_auth")] * 5
+    assert stored == Stored(1)
+
+
+def test_a_batch_that_is_too_old_as_a_whole_needs_one_request():
+    writer = Scripted(Expiring("422: beyond", 4))
+    assert list(settle(entries(4), writer.write)) == [Expired(4)]
+    assert writer.requests == 1
+
+
+def test_lines_too_old_are_told_from_those_at_fault():
+    too_old, both = Expiring("beyond", 1), Rejected("conflict")
+    writer = Scripted(both, too_old, too_old, None, Rejected("conflict"))
+    steps = list(settle(entries(3), writer.write))
+    assert steps == [Expired(1), Stored(1), Dead(entries(3)[2], "conflict")]
 
 
 def test_the_backoff_grows_to_its_cap_and_starts_anew_after_an_answer():
@@ -230,7 +221,7 @@ def test_what_retry_after_means(scripted, headers, seconds):
 def test_a_page_in_another_encoding_is_no_crash(scripted):
     writer, script = scripted
     script.append(Answer(502, {}, "Störung".encode("latin-1")))
-    with pytest.raises(Unavailable, match="UTF-8"):
+    with pytest.raises(Unavailable, match=r"502: St.rung"):
         writer.write(["m f=1 1"])
 
 

@@ -21,13 +21,13 @@ from edgesweep.records import Birth, Device, Heartbeat, SensorValue, Telemetry
 from edgesweep_collector.archive.archive import Archive
 from edgesweep_collector.archive.migrations import MIGRATIONS, TYPES
 from edgesweep_collector.archive.rows import Kept
-from edgesweep_collector.cli import app
-from edgesweep_collector.core.lineprotocol import line
-from edgesweep_collector.core.telemetry import MEASUREMENT, telemetry_point
+from edgesweep_collector.cli.commands import command_line
+from edgesweep_collector.core.lineprotocol import Line
+from edgesweep_collector.core.telemetry import MEASUREMENT, telemetry_line, telemetry_series
 from edgesweep_collector.counters import Counters
 from edgesweep_collector.errors import ArchiveUnavailable
 from edgesweep_collector.projection import batch
-from edgesweep_collector.projection.follow import Follower
+from edgesweep_collector.projection.follow import Follower, Pace
 from edgesweep_collector.web.app import application
 from edgesweep_collector.web.sensors import SensorStates
 
@@ -58,45 +58,63 @@ def config(tmp_path):
 
 def devices(tmp_path, *options):
     command = ["devices", "--config", str(config(tmp_path)), *options]
-    done = CliRunner().invoke(app, command, env={"COLUMNS": "160", "NO_COLOR": "1"})
+    done = CliRunner().invoke(command_line(), command, env={"COLUMNS": "160", "NO_COLOR": "1"})
     assert done.exit_code == 0, done.output
     return done.stdout
 
 
+def told(device, *readings, time_ns=T):
+    return telemetry_line(telemetry_series("n97-01", device, "5f"), Telemetry(readings), time_ns)
+
+
 def test_the_line_of_a_record():
-    assert line(telemetry_point("n97-01", wire.DEVICE, TELEMETRY, T)).text == (
+    assert told(wire.DEVICE, *READINGS).text == (
         "edgesweep_telemetry,device=n97-01,hardware_class=n97-16g,performance_state=pl-15w,"
-        "site=ulm gpu_load_percent=0,power_vdd_cpu_cv_w=-0.398,power_vdd_in_w=9,sensor_up_rapl=0 "
+        "site=ulm,spool=5f "
+        "gpu_load_percent=0,power_vdd_cpu_cv_w=-0.398,power_vdd_in_w=9,sensor_up_rapl=0 "
         f"{T}"
     )
 
 
 def test_a_device_that_has_not_described_itself_has_its_id():
-    found = line(telemetry_point("n97-01", None, Telemetry(READINGS[:1]), T))
-    assert found.text == f"edgesweep_telemetry,device=n97-01 power_vdd_in_w=9 {T}"
+    text = f"edgesweep_telemetry,device=n97-01,spool=5f power_vdd_in_w=9 {T}"
+    assert told(None, READINGS[0]) == Line(text)
 
 
 def test_a_record_without_a_value_is_no_line():
-    assert line(telemetry_point("n97-01", None, Telemetry(READINGS[3:4]), T)) is None
-    assert line(telemetry_point("n97-01", None, Telemetry(()), T)) is None
+    assert told(None, READINGS[3]) == Line(None)
+    assert told(None) == Line(None)
 
 
 @pytest.mark.parametrize(
     ("reading", "labels", "field"),
     [
-        (SensorValue("device", "1", 2), {}, "reading_device"),
-        (SensorValue("time", "", 2), {}, "reading_time"),
-        (SensorValue("_field", "1", 2), {}, "reading__field"),
-        (SensorValue("line", "1", 2), {"line": "3"}, "reading_line"),
-        (SensorValue("line", "1", 2), {}, "line"),
-        (SensorValue("speed", "m/s\n", 2), {}, "speed_m/s "),
+        (SensorValue("device", "1", 2.0), {}, "reading_device"),
+        (SensorValue("time", "", 2.0), {}, "reading_time"),
+        (SensorValue("_field", "1", 2.0), {}, "reading__field"),
+        (SensorValue("line", "1", 2.0), {"line": "3"}, "reading_line"),
+        (SensorValue("l\\a", "1", 2.0), {"l/a": "3"}, "reading_l/a"),
+        (SensorValue("line", "1", 2.0), {}, "line"),
+        (SensorValue("speed", "m/s\n", 2.0), {}, r"speed_m/s\ "),
+        (SensorValue("s" * 200, "W", 2.0), {}, f"{'s' * 200}_w"),
     ],
 )
 def test_a_field_never_takes_the_name_of_a_tag(reading, labels, field):
-    point = telemetry_point("d", Device("d", labels=labels), Telemetry((reading,)), T)
-    assert point.fields == {field: 2.0}
-    assert type(point.fields[field]) is float
-    assert not point.fields.keys() & point.tags.keys()
+    text = told(Device("d", labels=labels), reading).text
+    assert text.endswith(f" {field}=2 {T}")
+
+
+def test_two_readings_of_one_name_are_one_field_and_the_other_is_counted():
+    made = told(None, SensorValue("a\\b", "W", 1.0), SensorValue("a/b", "w", 2.5))
+    assert made == Line(
+        f"edgesweep_telemetry,device=n97-01,spool=5f a/b_w=2.5 {T}", dropped_fields=1
+    )
+
+
+def test_what_is_not_finite_or_has_no_name_is_left_out_and_counted():
+    odd = [SensorValue("x", "W", value) for value in (math.nan, math.inf, -math.inf)]
+    assert told(None, *odd, SensorValue("", "", 1.0)) == Line(None, dropped_fields=4)
+    assert told(None, *odd, READINGS[0]).dropped_fields == 3
 
 
 def test_it_is_archived_and_shown(archive, tmp_path):
@@ -153,7 +171,7 @@ def followed(archive, until_row):
 
     async def follow():
         follower = Follower(
-            archive, writer, name="influx_telemetry", read=batch.telemetry, batch=2, poll_s=0.01
+            archive, writer, name="influx_telemetry", read=batch.telemetry, pace=Pace(2, 0.01)
         )
         with anyio.fail_after(10):
             async with anyio.create_task_group() as tasks:

@@ -11,11 +11,11 @@ import pytest
 from typer.main import get_command
 
 from edgesweep.metrics import REGISTRY
-from edgesweep_agent import cli as agent_cli
+from edgesweep_agent.cli import commands as agent_cli
 from edgesweep_agent.plan import AttachedSpec, ManagedSpec, Shape, SweepPlan
 from edgesweep_agent.settings import Settings as AgentSettings
 from edgesweep_agent.settings import load as load_agent
-from edgesweep_collector import cli as collector_cli
+from edgesweep_collector.cli import commands as collector_cli
 from edgesweep_collector.settings import Settings as CollectorSettings
 from edgesweep_collector.settings import load as load_collector
 
@@ -43,7 +43,10 @@ def keys_of(kind: type) -> set[str]:
 
 @pytest.mark.parametrize(
     ("app", "program"),
-    [(agent_cli.app, "edgesweep-agent"), (collector_cli.app, "edgesweep-collector")],
+    [
+        (agent_cli.command_line(), "edgesweep-agent"),
+        (collector_cli.command_line(), "edgesweep-collector"),
+    ],
 )
 def test_every_command_is_in_the_readme(app, program):
     for name in get_command(app).commands:
@@ -109,3 +112,19 @@ def test_links_within_the_docs_lead_somewhere():
     for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), (page, target)
+
+
+def test_the_files_that_the_architecture_page_names_exist():
+    roots = [
+        ROOT / root
+        for root in (
+            "",
+            "agent/edgesweep_agent",
+            "collector/edgesweep_collector",
+            "protos/edgesweep",
+        )
+    ]
+    named = re.findall(r"`((?:[a-z_]+/)+\w+\.py)`", (ROOT / "docs/architecture.md").read_text())
+    assert named
+    for name in named:
+        assert any((root / name).is_file() for root in roots), name

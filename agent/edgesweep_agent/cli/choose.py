@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from edgesweep_agent.plan import AttachedSpec, SweepPlan
 from edgesweep_agent.presets import PRESETS, with_preset
 from edgesweep_agent.settings import load
 from edgesweep_agent.workloads.registry import QUICK, WORKLOADS
+from edgesweep_agent.workloads.replayed import stated
 from edgesweep_agent.workloads.shape import Shape
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ def chosen(
 
     Raises:
         UsageError: options that do not go together, or a value that cannot be.
-        SettingsError: the plan's file.
+        SettingsError: the plan's file, or one that it replays.
     """
     if plan is not None:
         if url is not None or model is not None or api_key_file is not None:
@@ -62,7 +64,7 @@ def chosen(
         raise UsageError("nothing to measure: give --url http://HOST:PORT, or --plan FILE")
     else:
         base = _for_address(wanted, url=url, model=model, api_key_file=api_key_file)
-    return _override(base, wanted)
+    return _with_files(_override(base, wanted))
 
 
 def _plan_file(plan: Path, settings: Settings | None) -> Path:
@@ -74,20 +76,24 @@ def _plan_file(plan: Path, settings: Settings | None) -> Path:
 def _for_address(wanted: Wanted, **fields: Any) -> SweepPlan:
     preset = wanted.preset or "quick"
     if preset not in PRESETS:
-        raise UsageError(f"no preset {preset!r}; there is {', '.join(PRESETS)}")
+        raise UsageError(f"--preset: no preset {preset!r}; there is {', '.join(PRESETS)}")
     try:
         spec = msgspec.to_builtins(AttachedSpec(**fields), enc_hook=str)
         tree = {**with_preset({"preset": preset}), "contenders": [spec]}
         return msgspec.convert(tree, SweepPlan, dec_hook=_as_path)
     except ValueError as error:
-        raise UsageError(f"--{error}") from error
+        # The key of a plan has the option's name, but for its dashes.
+        raise UsageError("--" + str(error).replace("api_key_file", "--api-key-file")) from error
 
 
 def _override(plan: SweepPlan, wanted: Wanted) -> SweepPlan:
     """The plan with what the command line says instead, checked as a whole again."""
     changed = {name: value for name, value in wanted.values.items() if value is not None}
+    tokens = {"prompt_tokens": wanted.prompt_tokens, "output_tokens": wanted.output_tokens}
+    options = changed | {name: n for name, n in tokens.items() if n is not None}
     if (levels := _levels(wanted.levels)) is not None:
         changed["levels"] = levels
+        options["levels"] = wanted.levels
     if (shapes := _shapes(plan, wanted)) is not None:
         changed["workloads"] = shapes
     fields = {name: getattr(plan, name) for name in plan.__struct_fields__} | changed
@@ -97,9 +103,27 @@ def _override(plan: SweepPlan, wanted: Wanted) -> SweepPlan:
             msgspec.to_builtins(built, enc_hook=str), SweepPlan, dec_hook=_as_path
         )
     except msgspec.ValidationError as error:
-        raise UsageError(readable(str(error))) from error
+        raise UsageError(_as_typed(readable(str(error)), options)) from error
     except ValueError as error:
-        raise UsageError(str(error)) from error
+        raise UsageError(_as_typed(str(error), options)) from error
+
+
+def _as_typed(complaint: str, options: Mapping[str, object]) -> str:
+    """A complaint about a plan's key by the option that gave it: ``--levels 0``, not a key.
+
+    What comes of a file is left as it is: there the key is what was typed.
+    """
+    named = re.match(r"(?:workloads\[\d+\]\.)?(\w+)(?:\[\d+\])?(?: \[[^\]]*\])?:? ", complaint)
+    if named is None or named[1] not in options:
+        return complaint
+    option = f"--{named[1].replace('_', '-')}"
+    return f"{option} {options[named[1]]}: {complaint[named.end() :]}"
+
+
+def _with_files(plan: SweepPlan) -> SweepPlan:
+    """Replays with the lengths of what they replay."""
+    shapes = tuple(one if isinstance(one, str) else stated(one) for one in plan.workloads)
+    return msgspec.structs.replace(plan, workloads=shapes)
 
 
 def _levels(text: str | None) -> tuple[int, ...] | None:
@@ -130,7 +154,7 @@ def _named(wanted: Wanted) -> tuple[Shape, ...] | None:
     names = [name.strip() for name in wanted.workloads.split(",")]
     for name in names:
         if name not in WORKLOADS:
-            raise UsageError(f"no workload {name!r}; there is {', '.join(WORKLOADS)}")
+            raise UsageError(f"--workload: no workload {name!r}; there is {', '.join(WORKLOADS)}")
     return tuple(WORKLOADS[name] for name in names)
 
 

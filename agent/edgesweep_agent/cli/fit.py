@@ -9,27 +9,34 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgesweep_agent import memory
+from edgesweep.sizes import size_bytes, size_text
+from edgesweep_agent import device, memory
+from edgesweep_agent.core import gpu_memory
 from edgesweep_agent.core.available import of_class
-from edgesweep_agent.core.sizes import size_bytes, size_text
+from edgesweep_agent.core.gpu_memory import GpuUse
+from edgesweep_agent.core.placement import placed
 from edgesweep_agent.core.verdict import (
     MOST_SEQUENCES,
     LlamaCpp,
+    Room,
     Vllm,
     bytes_per_request,
     judge,
-    largest_level,
+    most_that,
+    tighter,
+    weigh,
 )
 from edgesweep_agent.errors import UsageError
 
-from . import options  # noqa: TC001 - typer resolves the annotations
+from . import options, values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from edgesweep_agent.core.available import Available
+    from edgesweep_agent.core.gpu_memory import Gpu
     from edgesweep_agent.core.model_shape import ModelShape
-    from edgesweep_agent.core.verdict import Setup
+    from edgesweep_agent.core.verdict import Setup, Verdict
 
 SETUPS: dict[str, Callable[[int, int], Setup]] = {"llama.cpp": LlamaCpp, "vLLM": Vllm}
 """Each engine as it is started for so many requests at once of so many tokens."""
@@ -40,11 +47,17 @@ _WIDTHS = {0: 7, 1: 6}
 
 def fit(
     model: Annotated[
-        Path, typer.Argument(help="A GGUF file, or a folder with config.json and *.safetensors.")
+        Path,
+        typer.Argument(
+            parser=values.path,
+            metavar="MODEL",
+            help="A GGUF file, or a folder with config.json and *.safetensors.",
+        ),
     ],
     context: options.Context = 4096,
     reserve: options.Reserve = "512MiB",
     hardware_class: options.HardwareClass = None,
+    gpu: options.FitGpu = None,
     levels: options.FitLevels = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -52,7 +65,10 @@ def fit(
     box = _box(hardware_class)
     reserved = _parsed("--reserve", size_bytes, reserve)
     asked = _parsed("--levels", _levels, levels) if levels else ()
-    report = fit_object(model, box, reserve_bytes=reserved, context=context, levels=asked)
+    cards = _cards(hardware_class, gpu)
+    report = fit_object(
+        model, box, reserve_bytes=reserved, context=context, levels=asked, cards=cards
+    )
     if as_json:
         typer.echo(json.dumps(report, indent=2))
         return
@@ -61,7 +77,13 @@ def fit(
 
 
 def fit_object(
-    path: Path, box: Available, *, reserve_bytes: int, context: int, levels: tuple[int, ...]
+    path: Path,
+    box: Available,
+    *,
+    reserve_bytes: int,
+    context: int,
+    levels: tuple[int, ...],
+    cards: tuple[Gpu, ...] = (),
 ) -> dict[str, Any]:
     """The JSON of an answer.
 
@@ -70,6 +92,8 @@ def fit_object(
     """
     shapes = {name: memory.model(path, honours_windows=name != "llama.cpp") for name in SETUPS}
     shape = next(iter(shapes.values()))
+    setups = {name: setup(1, context) for name, setup in SETUPS.items()}
+    host = Room(box.available_bytes or 0, reserve_bytes, box.limited_by)
     return {
         "model": {
             "name": path.resolve().name,
@@ -83,12 +107,13 @@ def fit_object(
             "total_bytes": box.total_bytes,
             "available_bytes": box.available_bytes,
             "limited_by": box.limited_by,
+            "gpus": gpu_memory.text(cards) or None,
         },
         "reserve_bytes": reserve_bytes,
         "context_per_request": context,
         "engines": [
-            _engine(name, shapes[name], setup(1, context), box, reserve_bytes, levels)
-            for name, setup in SETUPS.items()
+            _engine(name, shapes[name], one, levels, _judge(path, shapes[name], host, cards))
+            for name, one in setups.items()
         ],
     }
 
@@ -104,6 +129,7 @@ def fit_lines(report: Mapping[str, Any]) -> list[str]:
     lines = [
         f"model    {model['name']}: {model['arch']}, {model['layers']} layers, {weights}",
         f"memory   {free}, reserve {size_text(report['reserve_bytes'])}",
+        *([f"gpus     {box['gpus']}"] if box["gpus"] else []),
         f"context  {report['context_per_request']:,} tokens a request",
     ]
     trained = model["context_length"]
@@ -114,27 +140,44 @@ def fit_lines(report: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def _judge(
+    path: Path, shape: ModelShape, host: Room, cards: tuple[Gpu, ...]
+) -> Callable[[Setup], Verdict]:
+    """By the host's memory, and by that of the cards where there are any: vLLM takes the first."""
+    weights = memory.layer_weights(path) if cards else None
+
+    def judged(setup: Setup) -> Verdict:
+        if not cards:
+            return judge(
+                shape,
+                setup,
+                available_bytes=host.available_bytes,
+                reserve_bytes=host.reserve_bytes,
+                limited_by=host.limited_by,
+            )
+        count = len(cards) if isinstance(setup, LlamaCpp) else 1
+        use = GpuUse(tuple(gpu.index for gpu in cards[:count]))
+        left = gpu_memory.pool(cards, use)
+        gpu = Room(left.available_bytes or 0, use.reserve_bytes, left.limited_by)
+        needs = placed(setup, shape, use, weights)
+        return tighter(
+            weigh(needs.gpu, gpu, kv_text=needs.gpu_kv_text),
+            weigh(needs.host, host, kv_text=needs.host_kv_text),
+        )
+
+    return judged
+
+
 def _engine(
     name: str,
     shape: ModelShape,
     one: Setup,
-    box: Available,
-    reserve_bytes: int,
     levels: tuple[int, ...],
+    judged: Callable[[Setup], Verdict],
 ) -> dict[str, Any]:
-    available = box.available_bytes or 0
-    largest = largest_level(shape, one, available_bytes=available, reserve_bytes=reserve_bytes)
+    largest = most_that(lambda slots: judged(replace(one, slots=slots)).admit)
     told = sorted({*levels, *(n for n in (largest, largest + 1) if 0 < n <= MOST_SEQUENCES)})
-    verdicts = {
-        level: judge(
-            shape,
-            replace(one, slots=level),
-            available_bytes=available,
-            reserve_bytes=reserve_bytes,
-            limited_by=box.limited_by,
-        )
-        for level in told
-    }
+    verdicts = {level: judged(replace(one, slots=level)) for level in told}
     return {
         "engine": name,
         "largest_level": largest,
@@ -145,6 +188,7 @@ def _engine(
                 "level": level,
                 "admit": verdict.admit,
                 "needed_bytes": verdict.needed_bytes,
+                "limited_by": verdict.limited_by,
                 "terms": dict(verdict.terms),
                 "text": verdict.text,
             }
@@ -158,19 +202,20 @@ def _engine_lines(engine: Mapping[str, Any]) -> list[str]:
     most = ", the most it serves" if largest == MOST_SEQUENCES else ""
     answer = f"up to {largest} at once{most}" if largest else "not even one request fits"
     more = size_text(round(engine["bytes_per_request"]))
-    names = tuple(levels[0]["terms"])
+    names = tuple(dict.fromkeys(name for level in levels for name in level["terms"]))
     told = next((level for level in levels if not level["admit"]), levels[-1])
     return [
         f"{engine['engine']}: {answer}; each additional request takes about {more}",
         _row(("level", "fits", *names, "needed")),
-        *map(_level_line, levels),
+        *(_level_line(level, names) for level in levels),
         f"  {told['text']}",
         f"  beside weights and KV: {engine['calibration']}",
     ]
 
 
-def _level_line(level: Mapping[str, Any]) -> str:
-    terms = (size_text(size) for size in level["terms"].values())
+def _level_line(level: Mapping[str, Any], names: tuple[str, ...]) -> str:
+    sizes = [level["terms"].get(name) for name in names]
+    terms = ("" if size is None else size_text(size) for size in sizes)
     fits = "yes" if level["admit"] else "no"
     return _row((str(level["level"]), fits, *terms, size_text(level["needed_bytes"])))
 
@@ -187,6 +232,14 @@ def _box(hardware_class: str | None) -> Available:
     if box.available_bytes is None:
         raise UsageError(f"what is free here is unknown ({box.limited_by}): give --class, as in 8g")
     return box
+
+
+def _cards(hardware_class: str | None, gpu: str | None) -> tuple[Gpu, ...]:
+    """Those that were said, as they are sold; else those of the class, or of this box."""
+    if gpu is not None:
+        size = _parsed("--gpu", size_bytes, gpu)
+        return gpu_memory.of_sizes(size) if size else ()
+    return device.gpus()() if hardware_class is None else gpu_memory.of_class(hardware_class)
 
 
 def _levels(text: str) -> tuple[int, ...]:

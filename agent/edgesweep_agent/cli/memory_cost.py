@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edgesweep_agent.core.sizes import size_text
+from edgesweep.sizes import size_text
 from edgesweep_agent.core.verdict import theil_sen
 
 if TYPE_CHECKING:

@@ -11,8 +11,10 @@ import typer
 from edgesweep_agent.core import metered
 from edgesweep_agent.core.meter_csv import instant_ns, shifted
 from edgesweep_agent.errors import AgentError, UsageError
+from edgesweep_agent.outfile import STANDARD_OUTPUT, place, sink
 from edgesweep_agent.sensors.meter import read_log, read_run
 
+from . import values
 from .options import (  # noqa: TC001 - typer resolves the annotations
     MeterEdge,
     MeterJson,
@@ -30,7 +32,9 @@ FIRST = "first"
 
 
 def meter(
-    log: Annotated[Path, typer.Argument(metavar="CSV", help="The meter's log.")],
+    log: Annotated[
+        Path, typer.Argument(parser=values.path, metavar="CSV", help="The meter's log.")
+    ],
     run: MeterRun,
     offset: MeterOffset = None,
     edge: MeterEdge = None,
@@ -38,18 +42,21 @@ def meter(
     json_file: MeterJson = None,
 ) -> None:
     """Add power and energy at the wall to the levels of a run, from an external meter's CSV."""
+    aside = json_file == STANDARD_OUTPUT
+    target = json_file if json_file is None or aside else place("--json", json_file)
     facts = read_run(run)
     trace = read_log(log, start_ns=_instant("--start", start))
-    trace = _placed(trace, facts["levels"], offset, edge)
+    trace = _placed(trace, facts["levels"], offset, edge, aside=aside)
     levels = [metered.with_wall(level, trace) for level in facts["levels"]]
     typer.echo(
         f"{', '.join(trace.columns)}: {len(trace.series.points)} readings, one every "
-        f"{trace.period_s:.3g} s; {trace.skipped} lines without"
+        f"{trace.period_s:.3g} s; {trace.skipped} lines without",
+        err=aside,
     )
     for level in levels:
-        typer.echo(_line(level))
-    if json_file is not None:
-        _write(json_file, {**facts, "levels": levels})
+        typer.echo(_line(level), err=aside)
+    if target is not None:
+        _write(target, {**facts, "levels": levels})
     if not any(level["wall"]["joules"] is not None for level in levels):
         raise AgentError(
             f"{log}: no level has energy: if the meter's clock is off, give --offset or --edge"
@@ -57,9 +64,14 @@ def meter(
 
 
 def _placed(
-    trace: Trace, levels: list[dict[str, Any]], offset: float | None, edge: str | None
+    trace: Trace,
+    levels: list[dict[str, Any]],
+    offset: float | None,
+    edge: str | None,
+    *,
+    aside: bool,
 ) -> Trace:
-    """The trace on the device's clock."""
+    """The trace on the device's clock; ``aside``: standard output is not for people."""
     if not trace.relative:
         trace = shifted(trace, round((offset or 0.0) * 1e9))
     if edge is not None:
@@ -73,7 +85,7 @@ def _placed(
                 "of it: say with --offset about how far its clock is off"
             )
         told = offset or 0.0
-        typer.echo(f"--offset {told + found[1]:.2f}, to within {trace.period_s:.2g} s")
+        typer.echo(f"--offset {told + found[1]:.2f}, to within {trace.period_s:.2g} s", err=aside)
         return found[0]
     if trace.relative:
         raise UsageError("the log's times count from a start: say --start WHEN, or --edge first")
@@ -102,6 +114,7 @@ def _line(level: dict[str, Any]) -> str:
 
 def _write(path: Path, run: dict[str, Any]) -> None:
     try:
-        path.write_text(json.dumps(run, indent=2) + "\n", encoding="utf-8")
+        with sink(path) as file:
+            file.write(f"{json.dumps(run, indent=2)}\n".encode())
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error

@@ -10,13 +10,20 @@ from typer import Option
 from edgesweep_agent.presets import MEANINGS, PRESETS
 from edgesweep_agent.workloads.registry import WORKLOADS
 
+from . import values
+
 _QUICK = PRESETS["quick"]
 QUICK_BUDGET = str(_QUICK["budget"])
 QUICK_LEVELS = ",".join(str(level) for level in _QUICK["levels"])
 
 Url = Annotated[str | None, Option(help="A running server, such as http://127.0.0.1:8080.")]
 Plan = Annotated[
-    Path | None, Option(help="A TOML plan (plan.example.toml), or the name of one in --config.")
+    Path | None,
+    Option(
+        parser=values.path,
+        metavar="FILE",
+        help="A TOML plan (plan.example.toml), or the name of one in --config.",
+    ),
 ]
 Model = Annotated[str | None, Option(help="The server's model, if it has several.")]
 Levels = Annotated[
@@ -36,7 +43,11 @@ Workloads = Annotated[
 ]
 Prompts = Annotated[
     Path | None,
-    Option(help="Replay your own prompts: JSON lines with prompt or messages, or ShareGPT."),
+    Option(
+        parser=values.path,
+        metavar="FILE",
+        help="Replay your own prompts: JSON lines with prompt or messages, or ShareGPT.",
+    ),
 ]
 Preset = Annotated[
     str | None,
@@ -45,7 +56,11 @@ Preset = Annotated[
 Sessions = Annotated[int | None, Option(min=1, help="Engine starts per contender.")]
 Precision = Annotated[
     float | None,
-    Option(help="End a level once its throughput is known to this share, such as 0.02."),
+    Option(
+        parser=values.share,
+        metavar="SHARE",
+        help="End a level once its throughput is known to this share, such as 0.02.",
+    ),
 ]
 Arrival = Annotated[
     str | None,
@@ -55,7 +70,12 @@ Arrival = Annotated[
     ),
 ]
 Rate = Annotated[
-    float | None, Option(min=0, help="With --arrival poisson: requests per user and s.")
+    float | None,
+    Option(
+        parser=values.rate_per_s,
+        metavar="NUMBER",
+        help="With --arrival poisson: requests per user and s.",
+    ),
 ]
 Resume = Annotated[
     bool, Option("--resume", help="Go on with the newest run of this plan that was broken off.")
@@ -63,42 +83,78 @@ Resume = Annotated[
 State = Annotated[
     Path | None,
     Option(
-        help="Folder of what can be resumed (default: beside the daemon's spool, or in your home)."
+        parser=values.path,
+        metavar="FOLDER",
+        help="Folder of what can be resumed (default: beside the daemon's spool, or in your home).",
     ),
 ]
 PromptTokens = Annotated[int | None, Option(min=1, help="Or: tokens of a prompt.")]
 OutputTokens = Annotated[int | None, Option(min=1, help="Or: tokens of an answer.")]
 Budget = Annotated[
     str | None,
-    Option(help=f"Time for the whole sweep: 90s, 15m, 2h (default with --url: {QUICK_BUDGET})."),
+    Option(
+        parser=values.duration_text,
+        metavar="TIME",
+        help=f"Time for the whole sweep: 90s, 15m, 2h (default with --url: {QUICK_BUDGET}).",
+    ),
 ]
 Wait = Annotated[
     float | None,
     Option(
-        min=0,
-        help="Seconds to wait for the server, also while nothing listens "
-        "(default: 120, while it says that it is loading).",
+        parser=values.wait_s,
+        metavar="TIME",
+        help="How long to wait for the server, also while nothing listens: 90s, 15m, 0 "
+        "(default: 120s, while it says that it is loading).",
     ),
 ]
-ApiKeyFile = Annotated[Path | None, Option(help="File with the server's API key.")]
-JsonFile = Annotated[
-    Path | None, Option("--json", help="Write the run here, anew after every level.")
+ApiKeyFile = Annotated[
+    Path | None,
+    Option(parser=values.path, metavar="FILE", help="File with the server's API key."),
 ]
-Samples = Annotated[Path | None, Option(help="Write every request here, as JSON lines.")]
+JsonFile = Annotated[
+    Path | None,
+    Option(
+        "--json",
+        parser=values.path,
+        metavar="FILE",
+        help="Write the run here, anew after every level; - for standard output, at the end.",
+    ),
+]
+Samples = Annotated[
+    Path | None,
+    Option(
+        parser=values.path,
+        metavar="FILE",
+        help="Write every request here, as JSON lines; - for standard output.",
+    ),
+]
 KeepText = Annotated[bool, Option("--keep-text", help="Keep the answers in the samples.")]
 Submit = Annotated[bool, Option("--submit", help="Hand the results to the daemon of --config.")]
 Config = Annotated[
     Path | None,
-    Option(help="The daemon's TOML file: who this device is, and its socket."),
+    Option(
+        parser=values.path,
+        metavar="FILE",
+        help="The daemon's TOML file: who this device is, and its socket.",
+    ),
 ]
 DryRun = Annotated[
     bool, Option("--dry-run", help="Print what would be measured, and measure nothing.")
 ]
 InspectRoot = Annotated[
-    Path, Option("--root", help="Read a copy of another box's file tree in place of this one's.")
+    Path,
+    Option(
+        "--root",
+        parser=values.path,
+        metavar="FOLDER",
+        help="Read a copy of another box's file tree in place of this one's.",
+    ),
 ]
 
-Context = Annotated[int, Option(min=1, help="Tokens of one request, prompt and answer.")]
+MOST_TOKENS = 10**9
+Context = Annotated[
+    int, Option(min=1, max=MOST_TOKENS, help="Tokens of one request, prompt and answer.")
+]
 Reserve = Annotated[
     str, Option(help="Memory that stays free for the application on the box: 2GiB, 512MB.")
 ]
@@ -106,14 +162,36 @@ HardwareClass = Annotated[
     str | None,
     Option("--class", help="Answer for another box: its hardware class, or its memory, as in 8g."),
 ]
+FitGpu = Annotated[
+    str | None,
+    Option(
+        "--gpu",
+        metavar="SIZE",
+        help="Answer for a box with one graphics card of that size, such as 12GiB; 0 for none.",
+    ),
+]
 FitLevels = Annotated[
     str | None, Option("--levels", help="Also judge these levels, such as 1,4,16.")
 ]
 AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
 
-MeterRun = Annotated[Path, Option("--run", help="The run's JSON, as sweep --json wrote it.")]
+MeterRun = Annotated[
+    Path,
+    Option(
+        "--run",
+        parser=values.path,
+        metavar="FILE",
+        help="The run's JSON, as sweep --json wrote it.",
+    ),
+]
 MeterOffset = Annotated[
-    float | None, Option("--offset", help="Seconds to add to the meter's clock.")
+    float | None,
+    Option(
+        "--offset",
+        parser=values.offset_s,
+        metavar="SECONDS",
+        help="Seconds to add to the meter's clock.",
+    ),
 ]
 MeterEdge = Annotated[
     str | None,
@@ -128,4 +206,12 @@ MeterStart = Annotated[
     str | None,
     Option("--start", metavar="WHEN", help="When a log with relative times begins."),
 ]
-MeterJson = Annotated[Path | None, Option("--json", help="Write the run with its figures here.")]
+MeterJson = Annotated[
+    Path | None,
+    Option(
+        "--json",
+        parser=values.path,
+        metavar="FILE",
+        help="Write the run with its figures here; - for standard output.",
+    ),
+]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from itertools import chain, repeat
-from pathlib import Path  # noqa: TC003 - typer resolves the annotation
 from typing import TYPE_CHECKING, Annotated, Any
 
 import anyio
@@ -13,6 +12,9 @@ import typer
 from edgesweep_agent import attach
 from edgesweep_agent.core.counters import COUNTED
 from edgesweep_agent.settings import read_header
+
+from . import values
+from .options import ApiKeyFile  # noqa: TC001 - typer resolves the annotation
 
 if TYPE_CHECKING:
     from edgesweep_agent.attach import Seen
@@ -28,16 +30,24 @@ def probe(
         str | None,
         typer.Option(help="Its model, where it has several; a router may load it for the answer."),
     ] = None,
-    api_key_file: Annotated[
-        Path | None, typer.Option(help="File with the server's API key.")
-    ] = None,
+    api_key_file: ApiKeyFile = None,
+    wait: Annotated[
+        float,
+        typer.Option(
+            parser=values.wait_s,
+            metavar="TIME",
+            show_default="0",
+            help="How long to wait for a server that does not listen, or loads: 90s, 15m.",
+        ),
+    ] = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Tell which engine answers at URL, without asking it to generate anything."""
     key = read_header(api_key_file)
 
     async def ask() -> Seen:
-        return await attach.look(attach.normalise(url), model=model, api_key=key)
+        root, patience = attach.normalise(url), attach.Patience(wait, wait)
+        return await attach.look(root, model=model, api_key=key, patience=patience)
 
     report = probe_object(anyio.run(ask))
     if as_json:

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+import sys
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
 import anyio
 import typer
 from rich.console import Console
 
-from edgesweep.records import LevelStatus
 from edgesweep_agent import device
 from edgesweep_agent.attach import Patience
 from edgesweep_agent.errors import AgentError, UsageError
+from edgesweep_agent.outfile import STANDARD_OUTPUT, place
 from edgesweep_agent.sensors.registry import all_sensors, close_all
 from edgesweep_agent.sensors.sampler import Sampler
 from edgesweep_agent.settings import Settings, load_settings
 from edgesweep_agent.sweep.box import Box
-from edgesweep_agent.sweep.files import RunFile, SamplesFile
+from edgesweep_agent.sweep.files import (
+    STREAM,
+    Output,
+    RunFile,
+    RunStream,
+    SamplesFile,
+    SamplesStream,
+)
 from edgesweep_agent.sweep.journal import Journal, Unfinished, unfinished
 from edgesweep_agent.sweep.ledger import plan_json
 from edgesweep_agent.sweep.recorder import Keeper, Recorders
@@ -32,6 +42,7 @@ from edgesweep_agent.turn import PARENT, end_with, turn
 
 from . import options  # noqa: TC001 - typer reads the annotations
 from .choose import Wanted, chosen
+from .ending import exit_code, interrupted, remarks
 from .memory_cost import memory_lines
 from .preview import show_plan
 from .table import LiveTable
@@ -41,11 +52,14 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskStatus
 
-    from edgesweep.records import Device, LevelResult
+    from edgesweep.records import Device
 
 
 TURN_WAIT_S = 60.0
-_MEASURED = frozenset({LevelStatus.VALID, LevelStatus.FLAGGED})
+
+
+class StoppedAtOnce(AgentError):  # noqa: N818 - an end, named as one
+    """By a second signal, in the middle of a level."""
 
 
 def sweep(  # noqa: PLR0913, PLR0917 - each one is an option of the command line
@@ -92,9 +106,10 @@ def sweep(  # noqa: PLR0913, PLR0917 - each one is an option of the command line
         wanted, url=url, plan=plan, model=model, api_key_file=api_key_file, settings=settings
     )
     if dry_run:
-        show_plan(told)
+        anyio.run(show_plan, told, Box(gpu=device.gpu_kind(), gpus=device.gpus()))
         return
     about, folder = _device(settings), state or state_folder(settings)
+    _check_state(folder)
     earlier = unfinished(folder, plan_json(told), about.device_id) if resume else None
     if resume and earlier is None:
         typer.echo("nothing to resume: a new run begins", err=True)
@@ -102,41 +117,90 @@ def sweep(  # noqa: PLR0913, PLR0917 - each one is an option of the command line
     keepers: list[Keeper] = [Journal(folder), *files]
     if submit and settings is not None:
         keepers.append(Submitter(settings.control.socket))
-    patience = Patience() if wait is None else Patience(loading_s=wait, refused_s=wait)
+    patience = _patience(wait, told.budget_s)
     with _turn(settings), _box() as box:
         job = Sweep(told, about, Recorders(()), patience, box, keep_text=keep_text, earlier=earlier)
-        code = _run(job, keepers)
+        code = _run(job, keepers, files)
     raise typer.Exit(code)
 
 
 def state_folder(settings: Settings | None) -> Path:
-    """Where runs are journalled: beside the daemon's spool, or in the user's state folder."""
+    """Where runs are journalled: beside the daemon's spool, or in the user's state folder.
+
+    Raises:
+        UsageError: Nobody knows where the user's home is.
+    """
     if settings is not None:
         return settings.spool.path.parent / "runs"
     base = os.environ.get("XDG_STATE_HOME")
-    return (Path(base) if base else Path.home() / ".local/state") / "edgesweep/runs"
+    try:
+        return (Path(base) if base else Path.home() / ".local/state") / "edgesweep/runs"
+    except RuntimeError as error:
+        raise UsageError(
+            f"{error}: the run's journal goes there; name a folder with --state FOLDER"
+        ) from error
+
+
+def _check_state(folder: Path) -> None:
+    """Before anything is measured: a run that cannot be journalled cannot be resumed.
+
+    Raises:
+        UsageError: Nothing can be written there.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(dir=folder, prefix=".") as probe:
+            probe.write(b"0")
+            probe.flush()
+    except OSError as error:
+        raise UsageError(
+            f"{folder}: {error.strerror}: the run's journal goes there; name a folder that can "
+            "be written with --state FOLDER"
+        ) from error
+
+
+def _patience(wait: float | None, budget_s: float | None) -> Patience:
+    """What is waited for without a word of the user ends with the time budget."""
+    bound_s = math.inf if budget_s is None else budget_s
+    usual = Patience()
+    return Patience(
+        loading_s=min(usual.loading_s, bound_s) if wait is None else wait,
+        refused_s=usual.refused_s if wait is None else wait,
+        answer_s=min(usual.answer_s, bound_s),
+    )
 
 
 def _files(
     json_file: Path | None, samples: Path | None, earlier: Unfinished | None, *, keep_text: bool
-) -> list[Keeper]:
-    try:
-        for path in (json_file, samples):
-            if path is not None:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                if path.is_dir():
-                    raise UsageError(f"{path} is a folder; name a file in it")
-                if path.exists() and not path.is_file():
-                    raise UsageError(f"{path} is a device or a pipe; name a file")
-        if json_file and samples and json_file.resolve() == samples.resolve():
-            raise UsageError(f"--json and --samples both name {samples}; name two files")
-        had = [] if earlier is None else list(earlier.finished)
-        found: list[Keeper] = [] if json_file is None else [RunFile(json_file, levels=had)]
-        if samples is not None:
-            found.append(SamplesFile(samples, keep_text, goes_on=earlier is not None))
-    except OSError as error:
-        raise UsageError(f"{error.filename}: {error.strerror}; choose another file") from error
+) -> list[Output]:
+    run_to = _placed("--json", json_file)
+    samples_to = _placed("--samples", samples)
+    if run_to is not None and run_to == samples_to:
+        both = "standard output" if run_to == STANDARD_OUTPUT else str(samples)
+        raise UsageError(f"--json and --samples both name {both}; name two files")
+    had = [] if earlier is None else list(earlier.finished)
+    found: list[Output] = []
+    if run_to is not None:
+        to_stream = run_to == STANDARD_OUTPUT
+        found.append(RunStream(sys.stdout, had) if to_stream else RunFile(run_to, had))
+    if samples_to == STANDARD_OUTPUT:
+        found.append(SamplesStream(sys.stdout, keep_text))
+    elif samples_to is not None:
+        found.append(_samples_file(samples_to, keep_text, goes_on=earlier is not None))
     return found
+
+
+def _placed(option: str, path: Path | None) -> Path | None:
+    if path is None or path == STANDARD_OUTPUT:
+        return path
+    return place(option, path, make_folder=True)
+
+
+def _samples_file(path: Path, keep_text: bool, *, goes_on: bool) -> SamplesFile:
+    try:
+        return SamplesFile(path, keep_text, goes_on=goes_on)
+    except OSError as error:
+        raise UsageError(f"--samples {path}: {error.strerror}; choose another file") from error
 
 
 def _device(settings: Settings | None) -> Device:
@@ -169,34 +233,48 @@ def _box() -> Iterator[Box]:
     sensors = all_sensors()
     try:
         with Sampler(sensors) as sampler:
-            yield Box(gpu=device.gpu_kind(), sensors=sensors, sampler=sampler)
+            yield Box(gpu=device.gpu_kind(), gpus=device.gpus(), sensors=sensors, sampler=sampler)
     finally:
         close_all(sensors)
 
 
-def _run(job: Sweep, keepers: list[Keeper]) -> int:
+def _run(job: Sweep, keepers: list[Keeper], files: list[Output]) -> int:
     caught: list[int] = []
-    with ExitStack() as stack:
-        table = stack.enter_context(LiveTable(Console()))
-        job.recorder = Recorders((*keepers, table))
-        outcome = anyio.run(_until_signal, job, caught)
+    taken = any(one.place == STREAM for one in files)
+    finished = () if job.earlier is None else job.earlier.finished
+    names = [spec.name for spec in job.plan.contenders if spec.name]
+    table = LiveTable(Console(stderr=taken), finished, names)
+    job.recorder = Recorders((*keepers, table))
+    try:
+        with table:
+            outcome = anyio.run(_until_signal, job, caught)
+    except AgentError as error:
+        if not caught:
+            raise
+        raise _stopped(error, interrupted(table.levels, files), caught[0]) from error
+    finally:
+        for one in files:
+            if isinstance(one, RunStream):
+                one.end()
     for line in memory_lines(outcome.levels):
-        typer.echo(line)
+        typer.echo(line, err=taken)
     problems = [recorder.problem for recorder in keepers if recorder.problem]
     for line in (*table.failures, *(str(error) for error in outcome.errors), *problems):
         typer.echo(f"edgesweep-agent: {line}", err=True)
     if caught:
-        n = sum(level.status in _MEASURED for level in outcome.levels)
-        kept = ", ".join(str(f.path) for f in keepers if isinstance(f, RunFile | SamplesFile))
-        where = f" in {kept}" if kept else ""
-        levels = "level" if n == 1 else "levels"
-        typer.echo(
-            f"interrupted: {n} measured {levels} kept{where}; the same command with --resume "
-            "goes on with the next one",
-            err=True,
-        )
+        typer.echo(interrupted(outcome.levels, files), err=True)
         return 128 + caught[0]
-    return max(_exit_code(outcome), 1 if problems else 0)
+    for line in remarks(outcome.levels):
+        typer.echo(line, err=True)
+    return max(exit_code(outcome), 1 if problems else 0)
+
+
+def _stopped(error: AgentError, kept: str, sign: int) -> AgentError:
+    """What ended a sweep that was told to stop, with what is kept of it, as the command's end."""
+    text = kept if isinstance(error, StoppedAtOnce) else f"{error}; {kept}"
+    stopped = AgentError(text)
+    stopped.exit_code = 128 + sign
+    return stopped
 
 
 async def _until_signal(job: Sweep, caught: list[int]) -> Outcome:
@@ -222,34 +300,10 @@ async def _until_signal(job: Sweep, caught: list[int]) -> Outcome:
         tasks.cancel_scope.cancel()
     if isinstance(ended, Outcome):
         return ended
-    stopped = ended or AgentError("stopped at once: the level that was running is not kept")
-    if caught:
-        stopped.exit_code = 128 + caught[0]
-    raise stopped
+    raise ended or StoppedAtOnce
 
 
 def _signals() -> tuple[signal.Signals, ...]:
     """A terminal that goes away stops a sweep as Ctrl-C does, unless under ``nohup``."""
     ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return (signal.SIGINT, signal.SIGTERM, *(() if ignored else (signal.SIGHUP,)))
-
-
-def _exit_code(outcome: Outcome) -> int:
-    if outcome.errors:
-        return max(error.exit_code for error in outcome.errors)
-    if any(level.status is LevelStatus.FAILED for level in outcome.levels):
-        return 1
-    missed = [x.concurrency for x in outcome.levels if x.reason == "time_budget"]
-    if missed:
-        which = ", ".join(str(concurrency) for concurrency in dict.fromkeys(missed))
-        typer.echo(f"not measured within the budget: level {which}; --budget gives more", err=True)
-    refused = [level for level in outcome.levels if level.reason == "memory"]
-    for text in dict.fromkeys(map(_refusal, sorted(refused, key=lambda x: x.concurrency))):
-        typer.echo(text, err=True)
-    measured = any(level.status in _MEASURED for level in outcome.levels)
-    return 0 if measured or len(refused) == len(outcome.levels) else 1
-
-
-def _refusal(level: LevelResult) -> str:
-    why = "" if level.verdict is None else f": {level.verdict.text}"
-    return f"does not fit: {level.contender.name}, level {level.concurrency}{why}"

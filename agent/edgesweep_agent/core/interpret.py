@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from .chunk import body_error
 from .inflate import CodingError, decoded
-from .sse import SseReader
+from .sse import SseReader, plain_events
 from .transcript import ToolCall, Transcript, shortened
 
 if TYPE_CHECKING:
@@ -66,14 +66,12 @@ def _decoded(exchange: Exchange) -> tuple[_Pieces, str]:
 
 def _read(exchange: Exchange, pieces: _Pieces) -> Interpreted:
     reader, transcript = SseReader(), Transcript()
-    for t_ns, data in pieces:
-        plain = reader.plain_events(data)
-        if plain is None:
-            _take_fed(transcript, t_ns, reader, data)
-            continue
-        for event_data in plain:
-            if not transcript.take_plain(t_ns, event_data):
-                _take_fed(transcript, t_ns, reader, b"data: %s\n\n" % event_data)
+    plain = plain_events(pieces)
+    if plain is None:
+        for t_ns, data in pieces:
+            _feed(transcript, t_ns, reader, data)
+    else:
+        _take_plain(transcript, *plain)
     # What only the end brings out had fully arrived with the last piece.
     t_last_ns = pieces[-1][0] if pieces else exchange.t_end_ns
     for event in reader.close():
@@ -86,7 +84,15 @@ def _read(exchange: Exchange, pieces: _Pieces) -> Interpreted:
     )
 
 
-def _take_fed(transcript: Transcript, t_ns: int, reader: SseReader, data: bytes) -> None:
+def _take_plain(transcript: Transcript, instants: list[int], datas: list[bytes]) -> None:
+    at = 0
+    while (at := transcript.take_tokens(instants, datas, at)) < len(datas):
+        if not transcript.take_plain(instants[at], datas[at]):
+            _feed(transcript, instants[at], SseReader(), b"data: %s\n\n" % datas[at])
+        at += 1
+
+
+def _feed(transcript: Transcript, t_ns: int, reader: SseReader, data: bytes) -> None:
     for event in reader.feed(data):
         transcript.take(t_ns, event)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .sizes import size_text
+from edgesweep.sizes import size_text
 
 SHORTEST_S = 0.01
 """Between two looks when memory goes fast."""

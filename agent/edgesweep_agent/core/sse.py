@@ -10,11 +10,19 @@ JSON that says so, and an ``error`` event without data.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _PLAIN_START = b"data: "
-_PLAIN_BREAK = b"\n\ndata: "
+_PLAIN_END = b"\n\n"
+_PLAIN_BREAK = _PLAIN_END + _PLAIN_START
+_PLAIN_BYTES = len(_PLAIN_BREAK)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BARE_ERROR = re.compile(rb'\{\s*"error"\s*:')
 
@@ -64,23 +72,6 @@ class SseReader:
         self._line += piece[start:]
         return events
 
-    def plain_events(self, piece: bytes) -> list[bytes] | None:
-        """The data of each event, if the piece is nothing but whole events of the plainest form.
-
-        That is one ``data: `` line each, ended by two line feeds, as llama.cpp and vLLM write
-        them, and it spares most of the work. ``None`` for anything else, which is to be fed; so
-        is an event that turns out to hold something unusual: ``feed`` with its own line.
-        """
-        if self._line or self._data or self._type or self._after_cr:
-            return None
-        if not piece.startswith(_PLAIN_START) or not piece.endswith(b"\n\n") or b"\r" in piece:
-            return None
-        datas = piece[len(_PLAIN_START) : -2].split(_PLAIN_BREAK)
-        if piece.count(b"\n") != 2 * len(datas):
-            return None
-        self._first_line = False
-        return datas
-
     def close(self) -> list[SseEvent]:
         """The event that the end of the stream leaves behind, if any; at most one."""
         events: list[SseEvent] = []
@@ -122,3 +113,29 @@ class SseReader:
             events.append(SseEvent("\n".join(self._data), self._type or "message"))
         self._data.clear()
         self._type = ""
+
+
+def plain_events(pieces: Sequence[tuple[int, bytes]]) -> tuple[list[int], list[bytes]] | None:
+    """Instants and data of the events, if a stream is nothing but events of the plainest form.
+
+    That is one ``data: `` line each, ended by two line feeds, as llama.cpp and vLLM write them; an
+    event's instant is that of the piece which completed it. Where something unusual is within the
+    data of one, :class:`SseReader` finds the same event in its line.
+
+    Args:
+        pieces: The whole stream, cut anywhere, with the instant of each piece.
+
+    Returns:
+        ``None`` for any other stream, which is to be fed to a reader.
+    """
+    whole = b"".join([data for _, data in pieces])
+    if not whole.startswith(_PLAIN_START) or not whole.endswith(_PLAIN_END) or b"\r" in whole:
+        return None
+    datas = whole[len(_PLAIN_START) : -len(_PLAIN_END)].split(_PLAIN_BREAK)
+    if whole.count(b"\n") != len(_PLAIN_END) * len(datas):
+        return None
+    sizes = [len(data) + _PLAIN_BYTES for data in datas]
+    if sizes == [len(data) for _, data in pieces]:
+        return [t_ns for t_ns, _ in pieces], datas
+    ends = list(accumulate(len(data) for _, data in pieces))
+    return [pieces[bisect_left(ends, end)][0] for end in accumulate(sizes)], datas

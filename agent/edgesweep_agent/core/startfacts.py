@@ -73,9 +73,13 @@ class Asked:
         return self.slots * self.context_per_request
 
 
+OF_MEMORY = frozenset({"gpu_memory", "ram", "kv_too_large"})
+"""Kinds of failures for want of memory."""
+
+
 @dataclass(frozen=True, slots=True)
 class StartFailure:
-    """Why it did not start.
+    """Why it did not start, or why it ended later.
 
     Attributes:
         kind: ``model_missing``, ``not_a_model``, ``port_taken``, ``kv_too_large``,

@@ -20,14 +20,17 @@ _SPEAK_FOR_THEMSELVES = frozenset({_SIGILL, _SIGKILL})
 """Nobody writes a last word about these: what stands in the log is something else."""
 
 
-def classify(end: Exit | None, log_tail: str, asked: Asked, waited_s: float) -> StartFailure:
-    """Why a server did not start.
+def classify(
+    end: Exit | None, log_tail: str, asked: Asked, waited_s: float, *, served: bool = False
+) -> StartFailure:
+    """Why a server did not start, or ended.
 
     Args:
         end: How it ended; ``None`` for one that runs and does not answer.
         log_tail: The end of its log; the more of it the better (vLLM's cause lies far up).
         asked: What was asked of it.
         waited_s: From its start until it ended, or until nobody waited any longer.
+        served: It had answered before it ended.
     """
     if end is not None and end.signal in _SPEAK_FOR_THEMSELVES:
         return _by_signal(end, log_tail, asked)
@@ -39,7 +42,7 @@ def classify(end: Exit | None, log_tail: str, asked: Asked, waited_s: float) -> 
         return _hang(log_tail, waited_s)
     if end.signal is not None:
         return _by_signal(end, log_tail, asked)
-    if end.code == 0:
+    if end.code == 0 and not served:
         return StartFailure(
             "exited_at_once" if waited_s < AT_ONCE_S else "unknown",
             f"the engine ended by itself with exit code 0 after {waited_s:.1f} s without serving",

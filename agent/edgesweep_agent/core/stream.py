@@ -22,6 +22,9 @@ _READ_BYTES = 65536
 _BUFFERED_FROM = 3
 _CHUNKS_AT_ONCE = 16
 """Text chunks to an instant, on average, that no step of an engine brings: a proxy's blocks."""
+_TOKENS_AT_ONCE = 16
+_FRONT_SHARE = 0.5
+"""So many tokens, and more than this part of the text, at the first instant are no first token."""
 
 
 def to_sample(
@@ -54,6 +57,16 @@ def _is_in_blocks(text_ns: Sequence[int]) -> bool:
     return len(text_ns) >= _CHUNKS_AT_ONCE * max(2, len(set(text_ns)))
 
 
+def _is_front_loaded(transcript: Transcript, tokens: int) -> bool:
+    """Most of the text came first and a trickle after it: the gaps are those of the trickle."""
+    text_ns, texts = transcript.text_ns, transcript.texts
+    if len(text_ns) < _BUFFERED_FROM:
+        return False
+    first = len("".join(texts[: text_ns.count(text_ns[0])]))
+    share = first / len("".join(texts))
+    return share > _FRONT_SHARE and share * tokens >= _TOKENS_AT_ONCE
+
+
 def _seconds(start_ns: int | None, end_ns: int | None, parts: int = 1) -> float | None:
     """The exact difference, rounded once: integers until the last division."""
     if start_ns is None or end_ns is None:
@@ -76,7 +89,7 @@ def _sample(
     tokens, source = transcript.output_tokens
     drafted, accepted = transcript.draft_tokens
     burst = _is_burst(exchange.pieces, text_ns, tokens or 0)
-    buffered = burst or _is_in_blocks(text_ns)
+    buffered = burst or _is_in_blocks(text_ns) or _is_front_loaded(transcript, tokens or 0)
     icl_s = () if buffered else chunk_gaps(text_ns)
     t_send_ns = exchange.t_end_ns if sent_ns is None else sent_ns
     return Sample(

@@ -12,6 +12,7 @@ from edgesweep.quantiles import distribution
 from edgesweep.records import Distribution, Flag, LevelStatus, Sample
 
 from .arrangement import COLD, Arrangement
+from .credible import ends_late, is_undercounted
 from .phases import during_window
 from .rates import block_rates, prompt_tokens, rates, requests_per_s, total_seconds
 from .slo import Slo
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 ERRORS_THRESHOLD = 0.01
 LENGTH_THRESHOLD = 0.01
+LATE_END_THRESHOLD = 0.05
+"""Share of the answers: a last packet that the network lost, and sent again after 0.2 s, is no
+fault of the engine; one such answer in eleven, the smallest level, is caught."""
 
 _ESTIMATE = "estimate"
 _FROM_SEND = ("ttft_s", "ttfr_s", "first_content_s", "e2e_s")
@@ -198,8 +202,7 @@ class _Wanted:
 def _flags(samples: Sequence[Sample], ok: Sequence[Sample], wanted: _Wanted) -> Iterable[Flag]:
     if samples and (share := (len(samples) - len(ok)) / len(samples)) > ERRORS_THRESHOLD:
         yield Flag("errors", share, ERRORS_THRESHOLD)
-    if estimated := sum(sample.token_source == _ESTIMATE for sample in ok):
-        yield Flag("tokens_estimated", estimated / len(ok), 0.0, "the engine sends no counts")
+    yield from _uncounted(ok)
     shares = {
         "short_output": _share(ok, wanted.asked, operator.lt),
         "long_output": max(
@@ -212,6 +215,22 @@ def _flags(samples: Sequence[Sample], ok: Sequence[Sample], wanted: _Wanted) -> 
             yield Flag(name, share, LENGTH_THRESHOLD)
     if buffered := sum("stream_buffered" in sample.flags for sample in ok):
         yield Flag("stream_buffered", buffered / len(ok), 0.0, "something joins the chunks")
+    if (late := sum(map(ends_late, ok))) and late / len(ok) > LATE_END_THRESHOLD:
+        detail = "answers that ended long after their last text"
+        yield Flag("late_end", late / len(ok), LATE_END_THRESHOLD, detail)
+
+
+def _uncounted(ok: Sequence[Sample]) -> Iterable[Flag]:
+    """No count, or one that cannot be: of either, one answer is enough."""
+    missing = sum(sample.token_source == _ESTIMATE for sample in ok)
+    too_low = sum(map(is_undercounted, ok))
+    if missing or too_low:
+        details = {
+            "the engine sends no counts": missing,
+            "the engine counts fewer tokens than it sends chunks of text": too_low,
+        }
+        detail = "; ".join(text for text, answers in details.items() if answers)
+        yield Flag("tokens_estimated", (missing + too_low) / len(ok), 0.0, detail)
 
 
 def _cut_prompts(ok: Sequence[Sample], least: float) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .chunk import CallPart, Chunk, Counts, error_message, parse_chunk
-from .common_chunk import common_chunk
+from .common_chunk import common_chunk, token_texts
 from .sse import SseEvent
 
 if TYPE_CHECKING:
@@ -115,10 +115,24 @@ class Transcript:
         """Tokens that speculative decoding guessed, and those of them that were right."""
         return self._counts.draft_n, self._counts.draft_n_accepted
 
+    def take_tokens(self, instants: list[int], datas: list[bytes], start: int) -> int:
+        """Adds the data of events from ``start`` on while each is text alone; where that ends."""
+        if self.done:
+            return len(datas)
+        texts = token_texts(datas, start)
+        end = start + len(texts)
+        if texts:
+            self.texts += texts
+            self.contents += texts
+            self.text_ns += instants[start:end]
+            if self.first_choices_ns is None:
+                self.first_choices_ns = instants[start]
+            if self.first_content_ns is None:
+                self.first_content_ns = instants[start]
+        return end
+
     def take_plain(self, t_ns: int, data: bytes) -> bool:
         """Adds the data of one event if it is of the common kind; whether it was."""
-        if self.done:
-            return True
         chunk = common_chunk(data)
         if chunk is None:
             return False

@@ -7,8 +7,9 @@ from itertools import combinations
 from statistics import median
 from typing import TYPE_CHECKING, TypeAlias
 
+from edgesweep.sizes import size_text
+
 from . import kv
-from .sizes import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -226,6 +227,15 @@ class Verdict:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What one pool of memory has for an engine; ``reserve_bytes`` of it have to stay free."""
+
+    available_bytes: int
+    reserve_bytes: int
+    limited_by: str
+
+
 def judge(
     shape: ModelShape,
     setup: Setup,
@@ -248,18 +258,32 @@ def judge(
     Raises:
         ShapeError: the set-up cannot be used with this model.
     """
-    terms = (*setup.needs(shape), *beside)
-    needed = sum(size for _, size in terms)
-    return Verdict(
-        admit=needed + reserve_bytes <= available_bytes,
-        needed_bytes=needed,
-        available_bytes=available_bytes,
-        reserve_bytes=reserve_bytes,
-        limited_by=limited_by,
-        terms=terms,
+    return weigh(
+        (*setup.needs(shape), *beside),
+        Room(available_bytes, reserve_bytes, limited_by),
         kv_text=setup.kv_text(shape),
         mapped_bytes=mapped_bytes(setup, shape.weight_bytes),
     )
+
+
+def weigh(terms: Terms, room: Room, *, kv_text: str = "", mapped_bytes: int = 0) -> Verdict:
+    """Admit if all terms fit into one pool of memory."""
+    needed = sum(size for _, size in terms)
+    return Verdict(
+        admit=needed + room.reserve_bytes <= room.available_bytes,
+        needed_bytes=needed,
+        available_bytes=room.available_bytes,
+        reserve_bytes=room.reserve_bytes,
+        limited_by=room.limited_by,
+        terms=terms,
+        kv_text=kv_text,
+        mapped_bytes=mapped_bytes,
+    )
+
+
+def tighter(*verdicts: Verdict) -> Verdict:
+    """Of several pools the one with the least to spare: it admits if all of them do."""
+    return min(verdicts, key=lambda one: one.available_bytes - one.reserve_bytes - one.needed_bytes)
 
 
 def mapped_bytes(setup: Setup, weight_bytes: int) -> int:
@@ -292,12 +316,20 @@ def largest_level(
         beside: Bytes of what else is started with so many slots; more with more of them.
     """
     budget = available_bytes - reserve_bytes
+
+    def fits(slots: int) -> bool:
+        needs = replace(setup, slots=slots).needs(shape)
+        return sum(size for _, size in needs) + beside(slots) <= budget
+
+    return most_that(fits, most=most)
+
+
+def most_that(fits: Callable[[int], bool], *, most: int = MOST_SEQUENCES) -> int:
+    """The most slots that fit, where no more do than fewer; 0 if not even one does."""
     low, high = 0, most
     while low < high:
         middle = (low + high + 1) // 2
-        needs = replace(setup, slots=middle).needs(shape)
-        needed = sum(size for _, size in needs) + beside(middle)
-        low, high = (middle, high) if needed <= budget else (low, middle - 1)
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
     return low
 
 

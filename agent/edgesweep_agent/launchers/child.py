@@ -23,7 +23,7 @@ from . import tether
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from anyio.abc import Process
+    from anyio.abc import ByteReceiveStream, Process
 
     from edgesweep_agent.core.processes import Identity
     from edgesweep_agent.core.startfacts import Exit
@@ -37,18 +37,20 @@ _LOOK_AGAIN_S = 0.05
 
 
 class Child:
-    """The running child, its group and what it writes."""
+    """The running child, its group and what it writes.
 
-    def __init__(self, process: Process, log: Path) -> None:
+    Args:
+        process: What was started: the child, or the tether that stays with it.
+        pid: The child, which is also its group.
+        log: What it writes.
+    """
+
+    def __init__(self, process: Process, pid: int, log: Path) -> None:
+        self.pid = pid
         self._process = process
         self._log = log
         self._oom_kills = oom_kills()
         self._exit: Exit | None = None
-
-    @property
-    def pid(self) -> int:
-        """The process, which is also its group."""
-        return self._process.pid
 
     @property
     def exit(self) -> Exit | None:
@@ -81,13 +83,18 @@ class Child:
         return ""
 
     def pids(self) -> frozenset[Identity]:
-        """Its group, and descendants that have left the group."""
+        """Its group, and what has left the group; the tether is none of the engine's."""
         group = {pid for pid in psutil.pids() if _group(pid) == self.pid}
-        return identify(group | {process.pid for process in family(self.pid)})
+        below = {process.pid for process in family(self._process.pid)}
+        return identify(group | below - {self._process.pid})
 
     async def stop(self, *, stop_s: float) -> None:
         """End all that belongs to it: asked first, then made to."""
         processes = self.pids()
+        if self._process.pid != self.pid:
+            # It waits for the group from now on, and not for the child alone.
+            with suppress(ProcessLookupError):
+                self._process.terminate()
         for sign in (signal.SIGTERM, signal.SIGKILL):
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, sign)
@@ -109,8 +116,17 @@ class Child:
         return " | ".join(words[-2:])
 
 
-async def spawn(argv: Sequence[str], environment: Mapping[str, str], log: Path) -> Child:
+async def spawn(
+    argv: Sequence[str], environment: Mapping[str, str], log: Path, *, whole: bool = False
+) -> Child:
     """Start a command in a group of its own, tied to this process.
+
+    Args:
+        argv: The command.
+        environment: Beside our own variables.
+        log: Where it writes.
+        whole: All that it starts is its own, and ends with it or with us; else, as for the client
+            of a daemon, only it is asked to end when we are gone (:mod:`.tether`).
 
     Raises:
         LaunchError: the program is not there, or cannot be run.
@@ -119,17 +135,19 @@ async def spawn(argv: Sequence[str], environment: Mapping[str, str], log: Path) 
     if program is None:
         problem = "Permission denied" if Path(argv[0]).is_file() else "No such file or directory"
         raise LaunchError(f"{argv[0]}: {problem}: install it, or correct program in the plan")
-    tied = (sys.executable, "-I", "-S", tether.__file__, str(os.getpid()), program, *argv[1:])
-    with log.open("ab") as sink:
+    tie = (sys.executable, "-I", "-S", tether.__file__, str(os.getpid()))
+    with log.open("ab") as sink, anyio.CancelScope(shield=True):
         process = await anyio.open_process(
-            tied,
+            (*tie, *((tether.WHOLE,) if whole else ()), program, *argv[1:]),
             stdin=subprocess.DEVNULL,
-            stdout=sink,
+            stdout=subprocess.PIPE,
             stderr=sink,
             env=_environment(environment),
             start_new_session=True,
         )
-    return Child(process, log)
+        number = await _all_of(process.stdout)
+    # A tether that could not start the child has said nothing, and is told of as the child.
+    return Child(process, int(number or process.pid), log)
 
 
 async def ask(argv: Sequence[str], environment: Mapping[str, str]) -> str:
@@ -184,6 +202,10 @@ def oom_kills() -> int | None:
             if line.startswith("oom_kill "):
                 return int(line.split()[1])
     return None
+
+
+async def _all_of(stream: ByteReceiveStream | None) -> bytes:
+    return b"" if stream is None else b"".join([part async for part in stream])
 
 
 def _environment(chosen: Mapping[str, str]) -> dict[str, str]:

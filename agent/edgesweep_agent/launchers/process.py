@@ -1,4 +1,4 @@
-"""A server as a child process in a group of its own, started by exec."""
+"""A server as a child process in a group of its own, held with all that it starts."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class ProcessPlace:
         wanted = command(port)
         before = memory.free_now()
         with log_file(log) as kept:
-            running = await child.spawn(wanted.argv, wanted.environment, kept)
+            running = await child.spawn(wanted.argv, wanted.environment, kept, whole=True)
             server = ServerProcess(running, port)
             try:
                 yield server

@@ -69,14 +69,14 @@ def main() -> int:
 async def _run(job: LevelJob, selector: ReadingSelector) -> None:
     loop = asyncio.get_running_loop()
     transport, output = await loop.connect_write_pipe(_Output, sys.stdout.buffer)
-    run = LevelRun(job, transport.write, selector)
+    run = LevelRun(job, transport.write, selector, take_priority)
     await loop.connect_read_pipe(lambda: _Lifeline(lambda: run.stop("asked")), sys.stdin.buffer)
     loop.add_signal_handler(signal.SIGTERM, run.stop, "asked")
     # A collection stops the loop for milliseconds, in the middle of somebody's first token.
     gc.collect()
     gc.freeze()
     gc.disable()
-    await run.run(realtime=take_priority())
+    await run.run()
     transport.close()
     await output.closed
 

@@ -14,7 +14,7 @@ import msgspec
 from edgesweep_agent.core.exchange import Exchange
 from edgesweep_agent.errors import AgentError
 
-from .frames import COUNTS, ENDED, EXCHANGE, JOB, Ended, FrameReader, frame
+from .frames import COUNTS, CUT, ENDED, EXCHANGE, JOB, Ended, FrameReader, frame
 from .job import Counts, LevelJob
 
 if TYPE_CHECKING:
@@ -39,8 +39,10 @@ class LevelOutcome:
     Attributes:
         exchanges: The measured ones, by index; some are missing if the level ended early.
         stopped_by: Why it did: ``deadline``, ``asked`` (the caller, or a signal), ``precision``
-            (its throughput is known well enough), or "".
+            (its throughput is known well enough), ``silent`` (waves of requests timed out without
+            a token), or "".
         n_warmup: Warm-up requests that ended, however they did.
+        warmup_cut: Those of them that were under way when the level was stopped.
         warmup_failed_by: Those of them that failed, by ``http_<status>`` or ending.
         warmup_burst_s: Makespan of each whole warm-up burst, in order.
         warmup_agreed: The last two of them took equally long.
@@ -49,9 +51,12 @@ class LevelOutcome:
         client_realtime: It had a real-time priority; without, a busy engine delays its clock.
     """
 
-    exchanges: tuple[Exchange, ...]
+    # Whoever ends an event loop on it has its result written out: signal.signal() tries to make an
+    # enum of the old handler, which holds the main task, and the error has all of it in its text.
+    exchanges: tuple[Exchange, ...] = field(repr=False)
     stopped_by: str = ""
     n_warmup: int = 0
+    warmup_cut: tuple[Exchange, ...] = field(default=(), repr=False)
     warmup_failed_by: Mapping[str, int] = field(default_factory=dict)
     warmup_burst_s: tuple[float, ...] = ()
     warmup_agreed: bool = False
@@ -146,6 +151,7 @@ class _Gathered:
         self._on_progress = on_progress
         self._frames = FrameReader()
         self._exchanges: list[bytes] = []
+        self._cut: list[bytes] = []
         self._stderr = b""
 
     async def follow(self, process: Process, job: LevelJob, stop: anyio.Event) -> None:
@@ -177,6 +183,7 @@ class _Gathered:
                 exchanges=exchanges,
                 stopped_by=ended.stopped or (ASKED if asked else ""),
                 n_warmup=ended.n_warmup,
+                warmup_cut=tuple(map(decode, self._cut)),
                 warmup_failed_by=ended.warmup_failed_by,
                 warmup_burst_s=tuple(ended.warmup_burst_s),
                 warmup_agreed=ended.warmup_agreed,
@@ -213,6 +220,8 @@ class _Gathered:
     def _take(self, kind: bytes, body: bytes) -> None:
         if kind == EXCHANGE:
             self._exchanges.append(body)
+        elif kind == CUT:
+            self._cut.append(body)
         elif kind == COUNTS and self._on_progress is not None:
             self._on_progress(msgspec.msgpack.decode(body, type=Counts))
         elif kind == ENDED:

@@ -12,14 +12,11 @@ from edgesweep_agent.core.exchange import Ending, Exchange
 _FINAL_STATUS = 200
 """Lower ones are interim responses (RFC 9110, 15.2); the real one follows."""
 _HTTP_OK = 200
-_LAST_CHUNK = b"\r\n\r\n"
-"""How a chunked message ends, and hardly an event within it."""
-_KEPT_UNPARSED = 32
-"""Reads that may wait for their parser: parsing them all takes no longer than a tenth of a
-millisecond, which is what another connection's read may have to wait."""
-
-
-_DONE = (b"data: [DONE]", b"data:[DONE]")
+_DONE = tuple(
+    field + b"[DONE]" + end
+    for field in (b"data: ", b"data:")
+    for end in (b"\n\n", b"\r\n\r\n", b"\n", b"\r\n", b"\r\r", b"\r")
+)
 """The end of a stream; a line end that follows it cannot stand within a JSON string."""
 _LINGER_S = 0.05
 """For a server to end its message after it has ended its stream; one that holds the connection
@@ -48,7 +45,7 @@ class Flight:
     been read too, since parsing takes longer than reading.
 
     Attributes:
-        t_last_ns: When something was last heard, or the request was sent.
+        shelf: Takes reads that may wait (:class:`.selector.Reader`).
         t_end_ns: When it was over.
         done: Resolved once ``ending`` is set.
         reusable: The server will take another request on this connection.
@@ -59,7 +56,7 @@ class Flight:
         self.done: asyncio.Future[None] = self._loop.create_future()
         self.ending: Ending | None = None
         self.reusable = False
-        self.t_last_ns = 0
+        self.shelf: list[tuple[int, bytes]] | None = None
         self.t_end_ns = 0
         self._place = place
         self._t_sched_ns = t_sched_ns
@@ -67,7 +64,7 @@ class Flight:
         self._t_headers_ns: int | None = None
         self._status: int | None = None
         self._headers: list[tuple[str, str]] = []
-        self._patient = False
+        self._t_seen_ns = 0
         self._unparsed: list[tuple[int, bytes]] = []
         self._t_parsed_ns = 0
         self._pieces: list[tuple[int, bytes]] = []
@@ -75,24 +72,21 @@ class Flight:
         self._header_room = MOST_HEADER_BYTES
         self._lingering: asyncio.TimerHandle | None = None
         self._error = ""
+        self._between_chunks = False
         self._parser = httptools.HttpResponseParser(self)
 
     def sending(self, t_ns: int) -> None:
         """The request's bytes are about to be written."""
-        self._t_send_ns = self.t_last_ns = t_ns
+        self._t_send_ns = self._t_seen_ns = t_ns
+
+    @property
+    def t_last_ns(self) -> int:
+        """When something was last heard, or the request was sent."""
+        return self._unparsed[-1][0] if self._unparsed else self._t_seen_ns
 
     def receive(self, t_ns: int, data: bytes) -> bool:
-        """Bytes came in; whether the loop must turn, to have them parsed."""
-        self.t_last_ns = t_ns
-        unparsed = self._unparsed
-        unparsed.append((t_ns, data))
-        if (
-            self._patient
-            and not data.endswith(_LAST_CHUNK)
-            and len(data) >= len(_LAST_CHUNK)
-            and len(unparsed) < _KEPT_UNPARSED
-        ):
-            return False
+        """Bytes came in that may not wait; the loop must turn, to have them parsed."""
+        self._unparsed.append((t_ns, data))
         self._loop.call_soon(self.parse)
         return True
 
@@ -107,16 +101,22 @@ class Flight:
 
     def parse(self) -> None:
         """Parses what has been read."""
-        unparsed, self._unparsed = self._unparsed, []
+        unparsed = self._unparsed.copy()
+        self._unparsed.clear()
         for t_ns, data in unparsed:
             # What follows the end of the message is no longer ours.
             if self.ending:
                 return
-            self._t_parsed_ns = t_ns
+            self._t_parsed_ns = self._t_seen_ns = t_ns
+            if self._between_chunks and (body := whole_chunk(data)):
+                self.on_body(body)
+                continue
             try:
                 self._parser.feed_data(data)
             except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
                 self._end("malformed", t_ns, str(error) or type(error).__name__)
+            # The next chunk's size may have begun, but it cannot have ended: that has a callback.
+            self._between_chunks &= data[-2:] == b"\r\n"
 
     def _end(self, ending: Ending, t_ns: int, error: str = "") -> None:
         if self.ending:
@@ -162,9 +162,16 @@ class Flight:
             self._headers.clear()
             return
         self._status, self._t_headers_ns = status, self._t_parsed_ns
-        self._patient = status == _HTTP_OK and all(
-            name != "content-length" for name, _ in self._headers
-        )
+        if status == _HTTP_OK and all(name != "content-length" for name, _ in self._headers):
+            self.shelf = self._unparsed
+
+    def on_chunk_header(self) -> None:
+        """A chunk's size has been read: the chunk has begun."""
+        self._between_chunks = False
+
+    def on_chunk_complete(self) -> None:
+        """A chunk has ended."""
+        self._between_chunks = True
 
     def on_body(self, body: bytes) -> None:
         """Body bytes, chunk framing removed."""
@@ -173,7 +180,7 @@ class Flight:
             self._end("malformed", self._t_parsed_ns, f"over {MOST_BYTES >> 20} MiB in one answer")
             return
         self._pieces.append((self._t_parsed_ns, body))
-        if body.endswith(b"\n") and body.rstrip().endswith(_DONE) and self._lingering is None:
+        if body.endswith(_DONE) and self._lingering is None:
             self._lingering = self._loop.call_later(
                 _LINGER_S, self._end, "complete", self._t_parsed_ns
             )
@@ -183,6 +190,19 @@ class Flight:
         if self._status is not None:
             self.reusable = bool(self._parser.should_keep_alive())
             self._end("complete", self._t_parsed_ns)
+
+
+def whole_chunk(data: bytes) -> bytes:
+    """The body of a read that is one chunk (RFC 9112, 7.1), as servers write them for a token.
+
+    Between chunks the parser may go without it, and is spared. Empty for anything else: sizes
+    written in another way, extensions, the last chunk.
+    """
+    head = data.find(b"\r\n")
+    size = len(data) - head - 4
+    if size > 0 and data[:head] == b"%x" % size and data[-2:] == b"\r\n":
+        return data[head + 2 : -2]
+    return b""
 
 
 def unsent(place: Place, t_sched_ns: int, t_end_ns: int, ending: Ending, error: str) -> Exchange:

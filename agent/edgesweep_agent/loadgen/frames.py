@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 JOB = b"J"
 COUNTS = b"C"
 EXCHANGE = b"X"
+CUT = b"W"
+"""As ``EXCHANGE``, of a warm-up request that was under way when the level was stopped."""
 ENDED = b"E"
 
 _LENGTH = struct.Struct(">I")
@@ -28,7 +30,8 @@ class Ended(msgspec.Struct, frozen=True):
 
     Attributes:
         stopped: Why it ended early: ``deadline``, ``asked``, ``precision`` (its throughput is
-            known well enough; nothing was cancelled), or "" if it did not.
+            known well enough; nothing was cancelled), ``silent`` (waves of requests timed out
+            without a token; likewise), or "" if it did not.
         warmup_burst_s: Makespan of each whole warm-up burst.
         warmup_agreed: The last two of them took equally long.
         cpu_s: Processor time of the load generator during the measured requests.

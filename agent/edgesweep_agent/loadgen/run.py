@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from edgesweep_agent.core.precision import settled
 
 from .crew import Crew
-from .frames import COUNTS, ENDED, EXCHANGE, Ended, frame
+from .frames import COUNTS, CUT, ENDED, EXCHANGE, Ended, frame
 from .job import Counts, LevelJob
 from .pool import Pool
 from .pulse import Pulse
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 _HTTP_OK = 200
 PRECISION = "precision"
+SILENT = "silent"
+_SILENT_REQUESTS = 2
+"""In a row, and no fewer than are sent at once: each further one would wait as long for nothing."""
 
 
 class LevelRun:
@@ -36,6 +39,7 @@ class LevelRun:
         job: The level.
         emit: Takes each frame; must not block.
         selector: That of the running loop, if it can read connections itself.
+        hurry: Asks for a processor before others; whether it was given.
     """
 
     def __init__(
@@ -43,10 +47,13 @@ class LevelRun:
         job: LevelJob,
         emit: Callable[[bytes], object],
         selector: ReadingSelector | None = None,
+        hurry: Callable[[], bool] = lambda: False,
     ) -> None:
         self._job = job
         self._emit = emit
         self._selector = selector
+        self._hurry = hurry
+        self._realtime = False
         self._pool = Pool(job, selector)
         self._sender = Sender(job, self._pool, self._report)
         self._phase: asyncio.Future[None] | None = None
@@ -57,6 +64,10 @@ class LevelRun:
         self._total = 0
         self._failed_by: Counter[str] = Counter()
         self._completions: list[Completion] = []
+        self._silent = 0
+        self._silent_from = max(
+            _SILENT_REQUESTS, job.warmup_burst, *(track.concurrency for track in job.tracks)
+        )
 
     def stop(self, why: str) -> None:
         """Starts no further request and cancels the running ones."""
@@ -64,11 +75,11 @@ class LevelRun:
         if self._phase is not None:
             self._phase.cancel()
 
-    async def run(self, *, realtime: bool = False) -> None:
+    async def run(self) -> None:
         """Warms up, drains, measures; the last frame says how it went, and at what priority."""
         if self._job.deadline_s is not None:
             asyncio.get_running_loop().call_later(self._job.deadline_s, self.stop, "deadline")
-        pulse = Pulse(self._beat)
+        pulse = Pulse(self._beat, self._go_first)
         await self._run_phase(self._warm_up(), len(self._job.warmup_bodies), measuring=False)
         n_warmup, warmup_failed_by = self._done, dict(self._failed_by)
         pulse.reset()
@@ -86,7 +97,7 @@ class LevelRun:
             cpu_s=pulse.cpu_s,
             lag_max_s=pulse.lag_max_s,
             lag_p99_s=pulse.lag_p99_s,
-            realtime=realtime,
+            realtime=self._realtime,
         )
         self._emit(frame(ENDED, ended))
 
@@ -107,8 +118,11 @@ class LevelRun:
         self._warmed_up = await WarmUp(self._job, self._sender, _failure).run()
 
     async def _measure(self) -> None:
+        timed = any(track.timed for track in self._job.tracks)
         if self._selector is not None:
-            self._selector.exact_timers = any(track.timed for track in self._job.tracks)
+            self._selector.exact_timers = timed
+        if timed:
+            self._go_first()
         tracks: dict[str, TrackRun] = {}
         first_index = 0
         for number, track in enumerate(self._job.tracks):
@@ -130,9 +144,19 @@ class LevelRun:
         failure = _failure(exchange)
         if failure:
             self._failed_by[failure] += 1
+        self._hear(exchange)
         if self._measuring:
             self._emit(frame(EXCHANGE, exchange))
             self._judge(exchange, failed=bool(failure))
+        elif exchange.ending == "cancelled":
+            self._emit(frame(CUT, exchange))
+
+    def _hear(self, exchange: Exchange) -> None:
+        """Starts no more once waves of requests time out with no more than a role chunk."""
+        in_vain = exchange.ending == "timeout" and len(exchange.pieces) < 2
+        self._silent = self._silent + 1 if in_vain else 0
+        if self._silent >= self._silent_from:
+            self._stopped = self._stopped or SILENT
 
     def _judge(self, exchange: Exchange, *, failed: bool) -> None:
         """Ends the level once its throughput is known well enough; what runs is measured still."""
@@ -150,6 +174,13 @@ class LevelRun:
             floor=precision.floor,
         ):
             self._stopped = PRECISION
+
+    def _go_first(self) -> None:
+        """Beside an engine that keeps every core busy, or with requests that are due at times.
+
+        Not otherwise: where a core is free, being woken before all others costs twice as much.
+        """
+        self._realtime = self._realtime or self._hurry()
 
     def _beat(self) -> None:
         self._pool.parse()

@@ -18,12 +18,24 @@ if TYPE_CHECKING:
 
 _READABLE, _WRITABLE = select.EPOLLIN, select.EPOLLOUT
 _READ_BYTES = 65536
+_LAST_CHUNK = b"\r\n\r\n"
+"""How a chunked message ends, and hardly an event within it."""
+_KEPT = 128
+"""Reads that may wait for their parser: parsing them all takes no longer than a tenth of a
+millisecond, which is what another connection's read may have to wait."""
 _COARSE_S = 0.001
 """``epoll_wait`` counts in these."""
 
 
 class Reader(Protocol):
-    """Takes what its connection brings."""
+    """Takes what its connection brings.
+
+    Attributes:
+        shelf: Where reads may be put with their instants, for later, if they are not what may be
+            the end of a message; ``None`` while each of them has to be seen.
+    """
+
+    shelf: list[tuple[int, bytes]] | None
 
     def receive(self, t_ns: int, data: bytes) -> bool:
         """Bytes came in; whether the loop must turn."""
@@ -112,7 +124,8 @@ class ReadingSelector(BaseSelector):
         until_s = None if timeout is None else time.monotonic() + timeout
         left_s = timeout
         # Looked up once: this runs for every token, and mostly with cold caches.
-        readers, poll, read, clock = self._readers, self._poll, os.read, time.monotonic_ns
+        poll = self._exact_poll if self.exact_timers else self._epoll.poll
+        readers, read, clock = self._readers, os.read, time.monotonic_ns
         while True:
             ready: list[tuple[SelectorKey, int]] = []
             wanted = False
@@ -123,16 +136,19 @@ class ReadingSelector(BaseSelector):
                     continue
                 try:
                     data = read(fd, _READ_BYTES)
-                except BlockingIOError:
-                    continue
                 except OSError as error:
-                    reader.broken(clock(), error)
-                    data = b""
-                if not data:
-                    self._leave(fd, event, ready)
-                else:
+                    self._failed(fd, event, error, ready)
+                    continue
+                t_ns, shelf = clock(), reader.shelf
+                # What nearly every token takes is done here: a call would cost as much again.
+                waits = len(data) > 3 and data[-4:] != _LAST_CHUNK
+                if shelf is not None and waits and len(shelf) < _KEPT:
+                    shelf.append((t_ns, data))
+                elif data:
                     # Whatever else was told of it will be told again.
-                    wanted |= reader.receive(clock(), data)
+                    wanted |= reader.receive(t_ns, data)
+                else:
+                    self._leave(fd, event, ready)
             if ready or wanted:
                 return ready
             if until_s is not None:
@@ -140,14 +156,21 @@ class ReadingSelector(BaseSelector):
                 if left_s <= 0:
                     return ready
 
-    def _poll(self, timeout_s: float | None) -> list[tuple[int, int]]:
-        if timeout_s is None or timeout_s <= 0 or not self.exact_timers:
+    def _exact_poll(self, timeout_s: float | None) -> list[tuple[int, int]]:
+        if timeout_s is None or timeout_s <= 0:
             return self._epoll.poll(timeout_s)
         if timeout_s > _COARSE_S:
             # Rounded up to a whole millisecond, it comes back up to one early.
             return self._epoll.poll(timeout_s - _COARSE_S)
         readable, _, _ = select.select([self._epoll], [], [], timeout_s)
         return self._epoll.poll(0) if readable else []
+
+    def _failed(
+        self, fd: int, event: int, error: OSError, ready: list[tuple[SelectorKey, int]]
+    ) -> None:
+        if not isinstance(error, BlockingIOError):
+            self._readers[fd].broken(time.monotonic_ns(), error)
+            self._leave(fd, event, ready)
 
     def _leave(self, fd: int, event: int, ready: list[tuple[SelectorKey, int]]) -> None:
         key = self._keys.get(fd)

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edgesweep_agent.core import chip_names, temperatures
+from edgesweep_agent.core.gpu_memory import Gpu
 
+from .base import State
 from .files import Missing, absent, failed
 from .readings import nothing, reading
 
@@ -72,6 +74,24 @@ class Nvml:
         )
         return found if isinstance(found, Missing) else int(found)
 
+    def gpus(self) -> tuple[Gpu, ...]:
+        """Those with memory of their own; one that does not answer just now tells no figures."""
+        found = ((at, self.memory_bytes(at)) for at in range(len(self.handles)))
+        return tuple(
+            Gpu(at, self._uuid(at), _known(total), _known(self._free_bytes(at)))
+            for at, total in found
+            if not _is_absent(total)
+        )
+
+    def _uuid(self, at: int) -> str:
+        return _text(self.ask(at, "uuid", lambda nvml, gpu: nvml.nvmlDeviceGetUUID(gpu)))
+
+    def _free_bytes(self, at: int) -> int | Missing:
+        found = self.ask(
+            at, "memory_free", lambda nvml, gpu: nvml.nvmlDeviceGetMemoryInfo(gpu).free
+        )
+        return found if isinstance(found, Missing) else int(found)
+
     def driver(self) -> str:
         """The driver's version; "" if it does not tell it."""
         return _text(self._call("driver", lambda nvml: nvml.nvmlSystemGetDriverVersion()))
@@ -94,7 +114,7 @@ class Nvml:
         if (at, name) in self._gone:
             return self._gone[at, name]
         found = self._call(name, lambda nvml: question(nvml, self.handles[at]))
-        if isinstance(found, Missing) and found.state.value == "absent":
+        if _is_absent(found):
             self._gone[at, name] = found
         return found
 
@@ -186,6 +206,14 @@ def _believed(field: Field, found: Any | Missing) -> Any | Missing:
     if found in _ALL_BITS or (field.unit == "C" and temperatures.believable(found) is None):
         return absent(f"{field.name}: {found} is what this driver says for not available")
     return found
+
+
+def _is_absent(found: int | Missing) -> bool:
+    return isinstance(found, Missing) and found.state is State.ABSENT
+
+
+def _known(found: int | Missing) -> int | None:
+    return None if isinstance(found, Missing) else found
 
 
 def _name(nvml: Any, gpu: Any) -> Any:

@@ -287,7 +287,8 @@ class Sampler:
         source.latest = tuple(
             replace(one, state=State.FAILED, value=None, reason=reason) for one in known
         )
-        _log.warning("a sensor is taken out", extra={"sensor": name, "reason": problem})
+        told = {"sensor": name, "reason": problem}
+        _log.warning("sensor %s is taken out: %s", name, problem, extra=told)
 
     def _ring(self, name: str, sensor: Sensor) -> _Ring:
         if name not in self._rings:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from edgesweep_agent.plan import ManagedSpec
 
 LOOPBACK = "127.0.0.1"
+START_S = 300.0
+"""How long a start may take where nobody says more: a large model from a slow disk."""
+Gpu = Literal["none", "discrete", "unified"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ class Surroundings:
 
     help_text: str = ""
     host: str = LOOPBACK
-    gpu: Literal["none", "discrete", "unified"] = "none"
+    gpu: Gpu = "none"
     total_bytes: int | None = None
     weights_bytes: int | None = None
     kv_bytes_per_token: int | None = None
@@ -55,6 +58,9 @@ class ServerKind(Protocol):
             SettingsError: the key, and what to do.
         """
 
+    def start_s(self, gpu: Gpu) -> float:
+        """How long it may take to answer its first completion, where the plan does not say."""
+
     def plan(self, spec: ManagedSpec, port: int, around: Surroundings) -> Command:
         """The command that serves ``spec`` on a port.
 
@@ -67,6 +73,9 @@ class ServerKind(Protocol):
 
     def version_command(self, spec: ManagedSpec) -> Command:
         """Asks the build for its version."""
+
+    def devices_command(self, spec: ManagedSpec) -> Command | None:
+        """Asks the build what it computes on, as llama.cpp lists it; ``None`` if it cannot say."""
 
     def read_version(self, text: str) -> str:
         """The version in what the version command wrote; empty if there is none."""

@@ -16,13 +16,14 @@ from edgesweep_agent.core.command import Command
 from edgesweep_agent.errors import SettingsError
 
 from . import identity
+from .base import START_S
 
 if TYPE_CHECKING:
     from edgesweep_agent.core.helptext import Ways
     from edgesweep_agent.core.serverlog import Reported
     from edgesweep_agent.plan import ManagedSpec, Speculative
 
-    from .base import Surroundings
+    from .base import Gpu, Surroundings
 
 BATCH, UBATCH = 2048, 512
 KV_DTYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
@@ -49,6 +50,10 @@ class LlamaServer:
         """Refuse what llama.cpp cannot do."""
         check(spec, self.name)
 
+    def start_s(self, _gpu: Gpu) -> float:
+        """It is ready once its weights are read."""
+        return START_S
+
     def plan(self, spec: ManagedSpec, port: int, around: Surroundings) -> Command:
         """The command line; flags that this build does not know are dropped and recorded."""
         self.check(spec)
@@ -73,6 +78,10 @@ class LlamaServer:
     def version_command(self, spec: ManagedSpec) -> Command:
         """``--version``: build number, commit and compiler."""
         return Command(_program(spec), ("--version",), dict(spec.environment))
+
+    def devices_command(self, spec: ManagedSpec) -> Command:
+        """``--list-devices``: builds without it answer with an error."""
+        return Command(_program(spec), ("--list-devices",), dict(spec.environment))
 
     def read_version(self, text: str) -> str:
         """``b10573 (3f545becc)`` of ``version: 10573 (3f545becc)``."""

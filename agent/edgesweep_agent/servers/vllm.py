@@ -18,19 +18,20 @@ from edgesweep_agent.core.command import Command
 from edgesweep_agent.errors import SettingsError
 
 from . import identity
-from .base import LOOPBACK
+from .base import LOOPBACK, START_S
 
 if TYPE_CHECKING:
     from edgesweep_agent.core.helptext import Ways
     from edgesweep_agent.core.serverlog import Reported
     from edgesweep_agent.plan import ManagedSpec, Speculative
 
-    from .base import Surroundings
+    from .base import Gpu, Surroundings
 
 BATCH = 2048
 _BLOCK_TOKENS = 128
 """vLLM's largest block (on CPU): each request may leave one half empty."""
 _GIB = 1 << 30
+_CPU_START_S = 900.0
 _LOWEST_SHARE, _HIGHEST_SHARE, _SPARE_SHARE, _UNKNOWN_SHARE = 0.05, 0.9, 0.05, 0.3
 _MODULE = ("-m", "vllm.entrypoints.openai.api_server")
 _OURS = ("--model", "--host", "--port", "--served-model-name", "--uds")
@@ -68,6 +69,10 @@ class Vllm:
                 f"kv_dtype {spec.kv_dtype!r} is llama.cpp's: vLLM has f16, bf16, fp8"
             )
 
+    def start_s(self, gpu: Gpu) -> float:
+        """On a CPU it compiles the model first, which takes a small one minutes."""
+        return _CPU_START_S if gpu == "none" else START_S
+
     def plan(self, spec: ManagedSpec, port: int, around: Surroundings) -> Command:
         """The command line and its environment; unknown flags are dropped and recorded."""
         self.check(spec)
@@ -100,6 +105,10 @@ class Vllm:
         program = str(spec.program or "python3")
         code = "import vllm; print('vllm', vllm.__version__)"
         return Command((program, "-c", code), (), {**_ENVIRONMENT, **spec.environment})
+
+    def devices_command(self, _spec: ManagedSpec) -> None:
+        """Its command line does not say."""
+        return
 
     def read_version(self, text: str) -> str:
         """``0.32.0`` of ``vllm 0.32.0``."""
@@ -175,7 +184,8 @@ def _wanted(spec: ManagedSpec, pinned: dict[str, object], around: Surroundings) 
     ]
     if pinned["kv_bytes"] is not None:
         ways.append((("--kv-cache-memory-bytes", str(pinned["kv_bytes"])),))
-    if around.gpu != "discrete":
+    if around.gpu != "discrete" or pinned["kv_bytes"] is not None:
+        # Its default of 0.92 must be free at the start, whatever the pool is to have.
         ways.append((("--gpu-memory-utilization", _share(pinned["kv_bytes"], around)),))
     if spec.speculative is not None:
         ways.append((("--speculative-config", _speculative(spec.speculative)),))

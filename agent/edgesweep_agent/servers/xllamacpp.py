@@ -14,13 +14,14 @@ from edgesweep_agent.core.command import Command
 from edgesweep_agent.errors import SettingsError
 
 from . import identity
+from .base import START_S
 from .llama_server import check, is_quantized, pinned
 
 if TYPE_CHECKING:
     from edgesweep_agent.core.serverlog import Reported
     from edgesweep_agent.plan import ManagedSpec, Speculative
 
-    from .base import Surroundings
+    from .base import Gpu, Surroundings
 
 _SERVE = "edgesweep_agent.servers.xllamacpp_serve"
 _OURS = frozenset({"model.path", "model_alias", "hostnames", "port"})
@@ -48,6 +49,10 @@ class XLlamaCpp:
                     f"flags: {name}: of xllamacpp these are attributes of its CommonParams, such "
                     'as "cpuparams.poll", and model, host and port are the agent\'s own'
                 )
+
+    def start_s(self, _gpu: Gpu) -> float:
+        """It is ready once its weights are read."""
+        return START_S
 
     def plan(self, spec: ManagedSpec, port: int, around: Surroundings) -> Command:
         """The command line; attributes that this version does not know are dropped and recorded."""
@@ -78,6 +83,10 @@ class XLlamaCpp:
     def version_command(self, spec: ManagedSpec) -> Command:
         """The package's version: its llama.cpp is built without one of its own (``b0-unknown``)."""
         return Command(_program(spec), ("--version",), dict(spec.environment))
+
+    def devices_command(self, spec: ManagedSpec) -> Command:
+        """The package's wheels are built for the CPU, or for one kind of GPU."""
+        return Command(_program(spec), ("--list-devices",), dict(spec.environment))
 
     def read_version(self, text: str) -> str:
         """``xllamacpp 2026.10.11549``."""

@@ -1,7 +1,8 @@
 """Run by exec: serves one GGUF model with llama.cpp's HTTP API until told to stop.
 
 Knows no settings of its own: ``--set NAME=VALUE`` sets an attribute of ``CommonParams``
-(``n_ctx``, ``cpuparams.n_threads``), ``--list`` names those that there are.
+(``n_ctx``, ``cpuparams.n_threads``), ``--list`` names those that there are;
+``--list-devices`` is llama-server's.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ def main() -> None:
     if arguments.list:
         print("\n".join(_names(parameters)))
         return
+    if arguments.list_devices:
+        print("\n".join(_devices()))
+        return
     if arguments.model is None or arguments.port is None:
         parser.error("argument --model: needed, and so is --port")
     _place(parameters, arguments)
@@ -51,8 +55,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--list-devices", action="store_true")
     parser.add_argument("--version", action="version", version=f"xllamacpp {version('xllamacpp')}")
     return parser
+
+
+def _devices() -> Iterator[str]:
+    yield "Available devices:"
+    for one in xllamacpp.get_device_info():
+        if not one["type"].name.endswith("_CPU"):
+            total, free = (one[key] >> 20 for key in ("memory_total", "memory_free"))
+            yield f"  {one['name']}: {one['description']} ({total} MiB, {free} MiB free)"
 
 
 def _place(parameters: xllamacpp.CommonParams, arguments: argparse.Namespace) -> None:

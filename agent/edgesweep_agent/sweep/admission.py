@@ -13,23 +13,32 @@ from edgesweep.records import MemoryVerdict
 from edgesweep_agent import memory
 from edgesweep_agent.core.verdict import (
     LlamaCpp,
+    Room,
     Vllm,
     bytes_per_request,
     client_bytes,
     judge,
-    largest_level,
     mapped_bytes,
+    most_that,
+    tighter,
+    weigh,
 )
 from edgesweep_agent.plan import ManagedSpec
+
+from .builds import box_of
+from .on_gpus import on_gpus
+from .trained import check_context
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from edgesweep_agent.core.available import Available
     from edgesweep_agent.core.model_shape import ModelShape
     from edgesweep_agent.core.verdict import Verdict
     from edgesweep_agent.plan import ContenderSpec, SweepPlan
 
     from .box import Box
+    from .on_gpus import OnGpus
 
 _BYTES_OF = {"fp8": 1, "int8": 1, "fp32": 4, "f32": 4, "float32": 4}
 """Of an element of vLLM's KV cache; 2 unless it is said otherwise."""
@@ -50,6 +59,7 @@ class Admission:
         admitted, refused: Verdicts by level; a level that nobody could judge is in neither.
         per_request_bytes: Of each additional simultaneous request at its whole context.
         sized: How its slots are fewer than were asked for, in words; "" if they are not.
+        warning: What may keep it from starting, in words; "" if nothing is known to.
     """
 
     spec: ContenderSpec
@@ -57,6 +67,7 @@ class Admission:
     refused: Mapping[int, MemoryVerdict] = field(default_factory=dict)
     per_request_bytes: float | None = None
     sized: str = ""
+    warning: str = ""
 
 
 async def admit(
@@ -81,17 +92,47 @@ async def admit(
             configuration again, or none.
 
     Raises:
-        UsageError: the model cannot be read.
+        UsageError: the model cannot be read, or was trained for less context than is asked for.
     """
     if not isinstance(spec, ManagedSpec) or spec.as_shipped:
         return Admission(spec)
     shape = await anyio.to_thread.run_sync(
         lambda: memory.model(spec.model, honours_windows=spec.engine != "vllm")
     )
-    room = box.available(reused_bytes=needed_in_cache(spec, shape.weight_bytes, box.gpu))
-    if room.available_bytes is None:
-        return Admission(spec)
-    scale = _Scale(shape, spec, plan.reserve_bytes, room.available_bytes, room.limited_by)
+    warning = await anyio.to_thread.run_sync(check_context, spec, shape)
+    box = await box_of(spec, box)
+    on = await anyio.to_thread.run_sync(on_gpus, spec, box)
+    scale = _scale(spec, plan, box, shape, on)
+    judged = Admission(spec) if scale is None else _judged(spec, plan, levels, scale, slots_before)
+    return replace(judged, warning=warning)
+
+
+def _scale(
+    spec: ManagedSpec, plan: SweepPlan, box: Box, shape: ModelShape, on: OnGpus | None
+) -> _Scale | None:
+    """``None`` where nobody can tell what there is."""
+    mapped = in_cache(spec, shape.weight_bytes, box.gpu, on)
+    host = _room(box.available(reused_bytes=mapped), plan.reserve_bytes, spec.replicas)
+    if on is None:
+        return None if host is None else _Scale(shape, spec, host)
+    gpu = _room(on.room(), on.use.reserve_bytes, spec.replicas)
+    return None if host is None or gpu is None else _Scale(shape, spec, host, on, gpu)
+
+
+def _room(left: Available, reserve_bytes: int, replicas: int) -> Room | None:
+    """One replica's part: they share what there is evenly."""
+    if left.available_bytes is None:
+        return None
+    return Room(left.available_bytes // replicas, reserve_bytes // replicas, left.limited_by)
+
+
+def _judged(
+    spec: ManagedSpec,
+    plan: SweepPlan,
+    levels: Sequence[int],
+    scale: _Scale,
+    slots_before: int | None,
+) -> Admission:
     if plan.policy == "per_level":
         verdicts = {level: scale.verdict(level) for level in levels}
         return Admission(
@@ -101,6 +142,13 @@ async def admit(
             scale.per_request_bytes(),
         )
     return _fixed(spec, levels, scale, slots_before)
+
+
+def in_cache(spec: ManagedSpec, weights_bytes: int | None, gpu: str, on: OnGpus | None) -> int:
+    """The same where a GPU of its own memory may hold a part, or the plan keeps it from all."""
+    if on is not None:
+        return needed_in_cache(spec, on.host_weight_bytes, "none")
+    return needed_in_cache(spec, weights_bytes, "none" if gpu == "discrete" else gpu)
 
 
 def needed_in_cache(spec: ManagedSpec, weights_bytes: int | None, gpu: str) -> int:
@@ -142,25 +190,38 @@ class _Scale:
         self,
         shape: ModelShape,
         spec: ManagedSpec,
-        reserve_bytes: int,
-        available_bytes: int,
-        limited_by: str,
+        host: Room,
+        on: OnGpus | None = None,
+        gpu: Room | None = None,
     ) -> None:
         self._shape, self._spec = shape, spec
-        # Replicas share what there is evenly.
-        self._reserve = reserve_bytes // spec.replicas
-        self._available, self._limited_by = available_bytes // spec.replicas, limited_by
+        self._host, self._on, self._gpu = host, on, gpu
 
     def verdict(self, slots: int) -> MemoryVerdict:
-        found = judge(
-            self._shape,
-            self._setup(slots),
-            available_bytes=self._available,
-            reserve_bytes=self._reserve,
-            limited_by=self._limited_by,
-            beside=(("load generator", self._client(slots)),),
+        return _record(self._weighed(slots))
+
+    def _weighed(self, slots: int) -> Verdict:
+        """By the memory that has the least to spare, where there are two."""
+        setup, client = self._setup(slots), (("load generator", self._client(slots)),)
+        if self._on is None or self._gpu is None:
+            return judge(
+                self._shape,
+                setup,
+                available_bytes=self._host.available_bytes,
+                reserve_bytes=self._host.reserve_bytes,
+                limited_by=self._host.limited_by,
+                beside=client,
+            )
+        needs = self._on.placed(setup, self._shape)
+        return tighter(
+            weigh(needs.gpu, self._gpu, kv_text=needs.gpu_kv_text),
+            weigh(
+                (*needs.host, *client),
+                self._host,
+                kv_text=needs.host_kv_text,
+                mapped_bytes=needs.mapped_bytes,
+            ),
         )
-        return _record(found)
 
     def refusal(self, level: int, wanted: int) -> MemoryVerdict:
         """Why a level is left out: its own slots, or all that were asked for, do not fit."""
@@ -169,13 +230,7 @@ class _Scale:
 
     def largest(self) -> int:
         """The most slots whose whole context fits."""
-        return largest_level(
-            self._shape,
-            self._setup(1),
-            available_bytes=self._available,
-            reserve_bytes=self._reserve,
-            beside=self._client,
-        )
+        return most_that(lambda slots: self._weighed(slots).admit)
 
     def per_request_bytes(self) -> float:
         """Of each additional one."""

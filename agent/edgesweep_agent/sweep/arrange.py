@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 import anyio.to_thread
 
+from edgesweep.durations import seconds
 from edgesweep_agent import questions
 from edgesweep_agent.attach import count_prompt_tokens
-from edgesweep_agent.core.durations import seconds
 from edgesweep_agent.loadgen.job import Endpoint, LevelJob, Precision, Track, Turn
 from edgesweep_agent.target import CHAT_PATH
 from edgesweep_agent.workloads import registry, replay

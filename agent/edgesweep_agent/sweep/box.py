@@ -14,9 +14,10 @@ from edgesweep_agent.core import energy
 from edgesweep_agent.core.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from edgesweep_agent.core.available import Available
+    from edgesweep_agent.core.gpu_memory import Gpu
     from edgesweep_agent.sensors.base import Sensor
     from edgesweep_agent.sensors.sampler import Sampler
 
@@ -33,12 +34,14 @@ class Box:
     Attributes:
         root: Where ``proc`` and ``sys`` are.
         gpu: Whether engines compute on a GPU, and whether that has memory of its own.
+        gpus: Asks for the GPUs with memory of their own, and what each has free now.
         sensors: All that there are; read by the sampler and watched for throttling.
         sampler: Power and temperature over time; ``None`` where nobody samples.
     """
 
     root: Path = Path("/")
     gpu: Literal["none", "discrete", "unified"] = "none"
+    gpus: Callable[[], tuple[Gpu, ...]] = tuple
     sensors: Sequence[Sensor] = field(default=())
     sampler: Sampler | None = None
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from edgesweep_agent.attach import Patience
     from edgesweep_agent.core.processes import Identity
+    from edgesweep_agent.core.startfacts import StartFailure
     from edgesweep_agent.plan import ContenderSpec, Price, SweepPlan
     from edgesweep_agent.target import Target
     from edgesweep_agent.watch.listener import EnginePids
@@ -30,6 +31,7 @@ class Ready:
         targets: Its replicas; one as a rule.
         pids: The engine's first processes on this device, if they are known.
         died: Tells how its server ended, if it has.
+        end: What its log makes of that end, likewise.
         kill: Ends it at once, from any thread; nothing where it is not ours to end.
         breach: Tells why the memory guard has ended it, if it has.
         log: What it writes, if we started it.
@@ -48,6 +50,7 @@ class Ready:
     footprint: Footprint
     born: frozenset[Identity] = frozenset()
     died: Callable[[], str | None] = lambda: None
+    end: Callable[[], StartFailure | None] = lambda: None
     kill: Callable[[str], None] = lambda _reason: None
     breach: Callable[[], str | None] = lambda: None
     log: Path | None = None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from edgesweep_agent.sensors.processes import EngineProcesses
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from edgesweep_agent.sensors.files import Files
 
@@ -25,6 +25,8 @@ class Footprint:
         pids: The engine's first processes; none where they are not known.
         before_bytes: What was available before it was started; ``None`` if it was not we who did.
         is_shared: A GPU takes from the same memory.
+        gpu: Asks what GPUs with memory of their own have lost to it; ``None`` where none holds
+            anything of it. Their allocators give nothing back: what is taken is the most that was.
     """
 
     def __init__(
@@ -34,13 +36,22 @@ class Footprint:
         before_bytes: int | None = None,
         *,
         is_shared: bool = False,
+        gpu: Callable[[], int | None] | None = None,
     ) -> None:
         self._is_shared = is_shared
         self._engines = [EngineProcesses(files, pid, clock=time.monotonic) for pid in sorted(pids)]
         self._before = before_bytes
+        self._gpu = gpu
 
     def taken_bytes(self, available_bytes: int | None) -> int | None:
         """What the engine takes while so much is available; ``None`` where nothing tells."""
+        host = self._host_bytes(available_bytes)
+        if self._gpu is None or host is None:
+            return host
+        there = self._gpu()
+        return None if there is None else host + there
+
+    def _host_bytes(self, available_bytes: int | None) -> int | None:
         told = {"engine_private": 0.0, "engine_mapped": 0.0}
         known = bool(self._engines)
         for engine in self._engines:

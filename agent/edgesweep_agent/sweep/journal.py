@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 KEPT = 20
 """Journals of so many ended runs are kept; older ones are removed when a run begins. One that
 could go on, or is going on, is never removed."""
+_LOST = "this run could not be resumed; --state FOLDER names another place"
 _UNDONE = frozenset({"interrupted", "time_budget", "lower_level_failed", "not_ready"})
 """Reasons for which a level is measured again when its run goes on."""
 
@@ -69,7 +70,7 @@ class Journal:
             for old in ended[:-KEPT]:
                 old.unlink(missing_ok=True)
         except OSError as error:
-            self.problem = f"{self.folder}: {error.strerror}: this run could not be resumed"
+            self.problem = f"{self.folder}: {error.strerror}: {_LOST}"
 
     def _add(self, record: Record) -> None:
         if self._path is None:
@@ -83,7 +84,7 @@ class Journal:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            self.problem = f"{self._path}: {error.strerror}: this run could not be resumed"
+            self.problem = f"{self._path}: {error.strerror}: {_LOST}"
 
 
 def unfinished(folder: Path, plan_json: str, device_id: str) -> Unfinished | None:

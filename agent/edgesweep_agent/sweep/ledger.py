@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from edgesweep.records import Contender, LevelResult, LevelStatus, Run, RunState
-from edgesweep_agent.core.budget import fits
+from edgesweep_agent.core.budget import LevelCost, fits, more_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -38,6 +38,8 @@ class Ledger:
     Attributes:
         attempt: Of the levels measured now; a run that goes on counts up.
         adopted: Levels of an earlier attempt that are not measured again.
+        costs: What levels took, by contender and workload, then by concurrency: the last time
+            they were measured, or scouted.
     """
 
     run_id: str
@@ -48,6 +50,9 @@ class Ledger:
     adopted: tuple[LevelResult, ...] = ()
     errors: list[AgentError] = field(default_factory=list)
     contenders: dict[str, Contender] = field(default_factory=dict)
+    costs: dict[tuple[str, str], dict[int, LevelCost]] = field(default_factory=dict)
+    _lacking_s: float = 0.0
+    _lacks_unknown: bool = False
     _levels: list[LevelResult] = field(default_factory=list)
     _began_s: float = field(default_factory=time.monotonic)
     _started_wall_ns: int = 0
@@ -72,6 +77,31 @@ class Ledger:
     def has_time(self, needed_s: float = 0.0) -> bool:
         """Whether something that takes so long may begin."""
         return fits(time.monotonic() - self._began_s, self.plan.budget_s, needed_s)
+
+    def costs_of(self, contender: Contender, workload: Workload) -> dict[int, LevelCost]:
+        """What the levels of a workload took on a contender, to be added to."""
+        return self.costs.setdefault((contender.id, workload.name), {})
+
+    def lacks(self, needed_s: float | None, least_s: float = 0.0) -> str:
+        """A level is left out for want of time: what it would have taken, in words.
+
+        Args:
+            needed_s: Of this level, on top of those left out before it; ``None`` if not known.
+            least_s: Then so much at least; without it, nothing is said.
+        """
+        if needed_s is None:
+            self._lacks_unknown = True
+        more_s = least_s if needed_s is None else needed_s
+        self._lacking_s += more_s
+        return self.short_of(0.0) if more_s else ""
+
+    def short_of(self, needed_s: float) -> str:
+        """By how much the budget is too short for so much more, in words; "" if nobody knows."""
+        budget, left = self.plan.budget_s, self.left_s()
+        whole = self._lacking_s + needed_s
+        if budget is None or left is None or not whole:
+            return ""
+        return more_time(whole, left, budget, at_least=self._lacks_unknown)
 
     def is_finished(self, place: Place) -> bool:
         """Whether an earlier attempt has it already."""

@@ -13,6 +13,9 @@ import anyio
 
 from edgesweep_agent import questions
 from edgesweep_agent.attach import scrape
+from edgesweep_agent.core import gpu_memory
+from edgesweep_agent.core.budget import LevelCost, remaining_s
+from edgesweep_agent.core.pace import pace_of, share_done
 from edgesweep_agent.core.pressure import Limits
 from edgesweep_agent.core.stream import to_sample
 from edgesweep_agent.guard import guard
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from edgesweep_agent.core.counters import Counters
     from edgesweep_agent.guard import Watch as GuardWatch
     from edgesweep_agent.loadgen.client import LevelOutcome
-    from edgesweep_agent.loadgen.job import Counts, LevelJob
+    from edgesweep_agent.loadgen.job import Counts
 
     from .arrange import Arranged
     from .task import Task
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 MOST_WARMUP_BURSTS = 6
+_JUDGED_FROM = 3
+"""Ended requests from which the rest of a level is reckoned."""
 _SAMPLER_EDGE_S = 0.15
 """Energy is interpolated at a window's edges, and needs a reading beyond each."""
 
@@ -81,7 +86,7 @@ async def _carry_out(task: Task, arranged: Arranged) -> Measured:
     level = task.ledger.begin(place, _attributes(task, arranged))
     changed = await what_changed(task.ready, task.box)
     async with _watched(task) as watching:
-        outcome = await _load(task, arranged.job, watching.watch)
+        outcome = await _load(task, arranged, watching.watch)
     samples = _samples(task, arranged, outcome)
     evidence = watching.watch.seen()
     if changed and not evidence.engine.restarted:
@@ -90,7 +95,17 @@ async def _carry_out(task: Task, arranged: Arranged) -> Measured:
     level = result(level, task, arranged, samples, seen)
     if not task.keep_text:
         samples = tuple(replace(sample, text="") for sample in samples)
-    return Measured(level, samples, time.monotonic() - began)
+    cut = _cut_samples(outcome, task.concurrency)
+    warmed_up = outcome.n_warmup - len(outcome.warmup_cut)
+    done = sum(share_done(one, task.shape.output_tokens) for one in cut)
+    return Measured(
+        level,
+        samples,
+        requests=len(samples) + warmed_up + done,
+        seconds=time.monotonic() - began,
+        warmed_up=warmed_up,
+        pace=pace_of([*(one for one in samples if one.ok), *cut]) if cut else None,
+    )
 
 
 @asynccontextmanager
@@ -131,25 +146,44 @@ def _daemon() -> list[int]:
     return [] if pid is None else [int(pid)]
 
 
-async def _load(task: Task, job: LevelJob, watch: Watch) -> LevelOutcome:
+async def _load(task: Task, arranged: Arranged, watch: Watch) -> LevelOutcome:
+    job = arranged.job
     name, planned = task.ready.contender.name, sum(track.size for track in job.tracks)
-    measuring = False
+    least = 0 if arranged.plan.open_ended else _least(arranged)
+    began: float | None = None
 
     def moved(counts: Counts) -> None:
-        nonlocal measuring
-        if counts.measuring and not measuring:
-            measuring = True
+        nonlocal began
+        if counts.measuring and began is None:
+            began = time.monotonic()
             watch.begin()
         text = "measuring" if counts.measuring else "warming up"
         done = counts.done + counts.failed
         total = planned if counts.measuring else counts.total
-        task.ledger.progress(Progress(name, text, task.concurrency, done, total))
+        warning = ""
+        if began is not None and done >= _JUDGED_FROM:
+            so_far = LevelCost(task.concurrency, done, time.monotonic() - began)
+            warning = _lacking(task, remaining_s(so_far, least))
+        task.ledger.progress(Progress(name, text, task.concurrency, done, total, warning))
 
     try:
         return await run_level(job, on_progress=moved, stop=task.stop)
     except LoadGeneratorError as error:
         _log.error("%s", error)
         return error.outcome
+
+
+def _least(arranged: Arranged) -> int:
+    """Requests that it must have: with a precision to be reached, its floor."""
+    precision = arranged.job.precision
+    return arranged.plan.requests if precision is None else precision.floor
+
+
+def _lacking(task: Task, needed_s: float | None) -> str:
+    """What the budget lacks for the rest of a level, in words; "" if that fits."""
+    if not needed_s or task.ledger.has_time(needed_s):
+        return ""
+    return task.ledger.short_of(needed_s)
 
 
 def _samples(task: Task, arranged: Arranged, outcome: LevelOutcome) -> tuple[Sample, ...]:
@@ -166,6 +200,12 @@ def _samples(task: Task, arranged: Arranged, outcome: LevelOutcome) -> tuple[Sam
     )
 
 
+def _cut_samples(outcome: LevelOutcome, concurrency: int) -> list[Sample]:
+    """What was under way when a level was stopped, warm-up or not."""
+    cut = [one for one in outcome.exchanges if one.ending == "cancelled"]
+    return [to_sample(one, concurrency=concurrency) for one in (*outcome.warmup_cut, *cut)]
+
+
 def _attributes(task: Task, arranged: Arranged) -> dict[str, str]:
     plan, fitted = task.ledger.plan, arranged.fitted
     lengths = "exact" if fitted.calibrated else "estimated"
@@ -177,6 +217,7 @@ def _attributes(task: Task, arranged: Arranged) -> dict[str, str]:
         "thermal": plan.thermal,
         "ambient_c": "" if plan.ambient_c is None else f"{plan.ambient_c:g}",
         "prompt_lengths": lengths if fitted.texts else "",
+        "gpu_memory_before": gpu_memory.text(task.box.gpus()),
         **task.ready.attributes,
         **task.attributes,
     }

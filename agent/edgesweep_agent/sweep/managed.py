@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
+from edgesweep.durations import seconds
 from edgesweep.records import Contender
 from edgesweep_agent import attach, memory
 from edgesweep_agent.attach import Patience
-from edgesweep_agent.core.durations import seconds
 from edgesweep_agent.core.kv import kv_bytes_per_token
 from edgesweep_agent.core.pressure import Limits
 from edgesweep_agent.core.startfacts import Asked
@@ -30,16 +30,19 @@ from edgesweep_agent.sensors.files import Files
 from edgesweep_agent.servers.base import Surroundings
 from edgesweep_agent.servers.registry import SERVERS
 
-from .admission import needed_in_cache
+from .admission import in_cache
 from .attached import told_settings
+from .builds import box_of
 from .contender import Ready, label
 from .footprint import Footprint
+from .on_gpus import on_gpus
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from edgesweep_agent.core.command import Command
     from edgesweep_agent.core.serverlog import Reported
+    from edgesweep_agent.core.startfacts import StartFailure
     from edgesweep_agent.guard import Watch
     from edgesweep_agent.launchers.base import Place, Server
     from edgesweep_agent.plan import ManagedSpec
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     from edgesweep_agent.target import Target
 
     from .contender import Opening
+    from .on_gpus import OnGpus
 
 _log = logging.getLogger(__name__)
 
@@ -59,21 +63,27 @@ async def managed(spec: ManagedSpec, opening: Opening) -> AsyncIterator[Ready]:
         LaunchError: one did not start, or is not what was asked for; says why and what to do.
         SettingsError: the plan names what does not exist.
     """
-    kind = _kind(spec)
+    kind = kind_of(spec)
     place = _placed(spec)
+    opening = replace(opening, box=await box_of(spec, opening.box))
+    on = await anyio.to_thread.run_sync(on_gpus, spec, opening.box)
     around = await _surroundings(spec, kind, place, opening)
+    if on is not None and (there := on.room().total_bytes) is not None:
+        around = replace(around, total_bytes=there)
     # Before anything runs: to ask vLLM takes hundreds of megabytes.
     version = kind.read_version(await place.ask(kind.version_command(place.spec)))
     before = opening.box.available().available_bytes
-    mapped = needed_in_cache(spec, around.weights_bytes, opening.box.gpu)
-    running = _Running(spec, opening, Limits(opening.plan.reserve_bytes, mapped))
+    mapped = in_cache(spec, around.weights_bytes, opening.box.gpu, on)
+    running = _Running(spec, opening, Limits(opening.plan.reserve_bytes, mapped), on)
     async with AsyncExitStack() as stack:
+        await running.guard_gpus(stack)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="edgesweep-")))
         for number in range(spec.replicas):
             log = folder / f"server-{number}.log"
             await running.add(stack, place, lambda port: kind.plan(place.spec, port, around), log)
         reported = kind.reported(running.servers[0].log_text())
         _check_got(spec, running.targets[0], reported)
+        running.tell_unused(around.weights_bytes)
         footprint = running.footprint(before)
         roots = running.roots()
         yield Ready(
@@ -82,6 +92,7 @@ async def managed(spec: ManagedSpec, opening: Opening) -> AsyncIterator[Ready]:
             pids=lambda: roots,
             footprint=footprint,
             died=running.died,
+            end=running.end,
             kill=running.kill,
             breach=running.breach,
             log=folder / "server-0.log",
@@ -91,14 +102,22 @@ async def managed(spec: ManagedSpec, opening: Opening) -> AsyncIterator[Ready]:
             values=_values(running.targets, reported, footprint, opening),
             attributes=_attributes(running.command),
         )
-    running.tell_shortfall()
+    await running.tell_shortfall()
+
+
+class _PortTakenError(LaunchError):
+    """Between its choice and the server's start another program took the port."""
 
 
 class _Running:
     """The servers of a contender, each under guard from its start to its end."""
 
-    def __init__(self, spec: ManagedSpec, opening: Opening, limits: Limits) -> None:
+    def __init__(
+        self, spec: ManagedSpec, opening: Opening, limits: Limits, on: OnGpus | None
+    ) -> None:
         self._spec, self.opening, self._limits = spec, opening, limits
+        self._on, self._gpu_before = on, None if on is None else on.free_bytes()
+        self._began = time.monotonic()
         self.servers: list[Server] = []
         self.targets: list[Target] = []
         self._guards: list[Watch] = []
@@ -108,6 +127,17 @@ class _Running:
     def command(self) -> Command:
         """That of the first; the others differ in their port."""
         return self._commands[0]
+
+    async def guard_gpus(self, stack: AsyncExitStack) -> None:
+        """Before the first start: memory of GPUs, where the model goes there.
+
+        Raises:
+            LaunchError: they have less left than the reserve as it is.
+        """
+        if self._on is not None:
+            self._guards.append(await stack.enter_async_context(self._on.guard(self.kill)))
+        if (why := self.breach()) is not None:
+            raise LaunchError(f"contender {label(self._spec)}: {why}", reason="memory_floor")
 
     async def add(
         self,
@@ -122,12 +152,26 @@ class _Running:
             self._commands.append(command(port))
             return self._commands[-1]
 
-        server = await stack.enter_async_context(place.start(commanded, log=log))
-        self.servers.append(server)
-        pids = [one.pid for one in server.pids()]
-        guarding = guard(self._limits, pids, self.kill, root=self.opening.box.root)
-        self._guards.append(await stack.enter_async_context(guarding))
-        self.targets.append(await _answering(self._spec, server, self.opening, self.breach))
+        try:
+            await self._start(stack, place, commanded, log)
+        except _PortTakenError as error:
+            # Its launcher looks for a free one at each start.
+            _log.warning("%s; it is started once more", error)
+            del self.servers[-1], self._guards[-1], self._commands[-1]
+            log.unlink(missing_ok=True)
+            await self._start(stack, place, commanded, log)
+
+    async def _start(
+        self, stack: AsyncExitStack, place: Place, command: Callable[[int], Command], log: Path
+    ) -> None:
+        async with AsyncExitStack() as own:
+            server = await own.enter_async_context(place.start(command, log=log))
+            self.servers.append(server)
+            pids = [one.pid for one in server.pids()]
+            guarding = guard(self._limits, pids, self.kill, root=self.opening.box.root)
+            self._guards.append(await own.enter_async_context(guarding))
+            self.targets.append(await _answering(self._spec, server, self.opening, self.breach))
+            await stack.enter_async_context(own.pop_all())
 
     def roots(self) -> frozenset[int]:
         """The first process of each."""
@@ -137,7 +181,9 @@ class _Running:
         """What they take, of what was available before."""
         box = self.opening.box
         shared = box.gpu == "unified"
-        return Footprint(Files(box.root), self.roots(), before_bytes, is_shared=shared)
+        on, gpu_before = self._on, self._gpu_before
+        gpu = None if on is None else lambda: on.taken_bytes(gpu_before)
+        return Footprint(Files(box.root), self.roots(), before_bytes, is_shared=shared, gpu=gpu)
 
     def breach(self) -> str | None:
         """Why a guard has ended them, if one has."""
@@ -148,6 +194,13 @@ class _Running:
         ended = (server.exit_text for server in self.servers if server.exit is not None)
         return self.breach() or next(ended, None)
 
+    def end(self) -> StartFailure | None:
+        """What the log of the first that ended makes of it."""
+        ended = (server for server in self.servers if server.exit is not None)
+        ran_s = time.monotonic() - self._began
+        found = (_why(self._spec, one, self.opening, ran_s, served=True) for one in ended)
+        return next(found, None)
+
     def kill(self, reason: str) -> None:
         """From the guard's thread: the engine ends now, the agent goes on."""
         _log.error("the engine is ended: %s", reason)
@@ -156,15 +209,28 @@ class _Running:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(one.pid, signal.SIGKILL)
 
-    def tell_shortfall(self) -> None:
+    def tell_unused(self, weights_bytes: int | None) -> None:
+        """Once they answer: a model that did not go where it was reckoned."""
+        if self._on is not None and self._on.is_unused(self._gpu_before, weights_bytes):
+            _log.warning(
+                "%s: no GPU took its weights: a build without CUDA? Say so by gpu_layers = 0, and "
+                "its memory is judged by that of the host",
+                label(self._spec),
+            )
+
+    async def tell_shortfall(self) -> None:
         """Once they are gone: memory that did not come back."""
-        for server in self.servers:
-            if server.memory is not None and not server.memory.complete:
+        found = [("", server.memory) for server in self.servers]
+        if self._on is not None:
+            found.append((" of GPU memory", await self._on.came_back(self._gpu_before)))
+        for kind, back in found:
+            if back is not None and not back.complete:
                 _log.warning(
-                    "%s: %d MiB did not come back within %.0f s of its end",
+                    "%s: %d MiB%s did not come back within %.0f s of its end",
                     label(self._spec),
-                    server.memory.shortfall_bytes >> 20,
-                    server.memory.waited_s,
+                    back.shortfall_bytes >> 20,
+                    kind,
+                    back.waited_s,
                 )
 
 
@@ -175,7 +241,12 @@ def _placed(spec: ManagedSpec) -> Place:
         raise SettingsError(f"contender {label(spec)}: {error}") from error
 
 
-def _kind(spec: ManagedSpec) -> ServerKind:
+def kind_of(spec: ManagedSpec) -> ServerKind:
+    """The kind of server that a contender runs, which has nothing against its settings.
+
+    Raises:
+        SettingsError: there is no such server or launcher, no such model, or a key that it refuses.
+    """
     for what, chosen, known in (
         ("launcher", spec.launcher, tuple(LAUNCHERS)),
         ("server", spec.server, tuple(SERVERS)),
@@ -212,7 +283,7 @@ async def _answering(
     spec: ManagedSpec, server: Server, opening: Opening, breach: Callable[[], str | None]
 ) -> Target:
     """The server once it answers."""
-    bound_s = seconds(opening.plan.start_timeout)
+    bound_s = start_s(spec, opening)
     patience = Patience(bound_s, bound_s, lambda: server.exit_text)
     began = time.monotonic()
     try:
@@ -222,14 +293,24 @@ async def _answering(
             waiting=lambda _text, waited_s: opening.waiting("starting the engine", waited_s),
         )
     except EngineError as error:
-        if (why := breach()) is not None:
-            raise LaunchError(f"contender {label(spec)}: {why}", reason="memory_floor") from error
+        if (breached := breach()) is not None:
+            text = f"contender {label(spec)}: {breached}"
+            raise LaunchError(text, reason="memory_floor") from error
         why = _why(spec, server, opening, time.monotonic() - began)
-        raise LaunchError(f"contender {label(spec)}: {why}") from error
+        kind = _PortTakenError if why.kind == "port_taken" else LaunchError
+        raise kind(f"contender {label(spec)}: {why.line}") from error
     return replace(target, sampler=spec.sampler, ready_s=time.monotonic() - began)
 
 
-def _why(spec: ManagedSpec, server: Server, opening: Opening, waited_s: float) -> str:
+def start_s(spec: ManagedSpec, opening: Opening) -> float:
+    """How long a start may take: the plan's word, or else what its kind of server takes."""
+    told = opening.plan.start_timeout
+    return SERVERS[spec.server].start_s(opening.box.gpu) if told is None else seconds(told)
+
+
+def _why(
+    spec: ManagedSpec, server: Server, opening: Opening, waited_s: float, *, served: bool = False
+) -> StartFailure:
     asked = Asked(
         server=spec.server,
         model=spec.model.name,
@@ -238,7 +319,7 @@ def _why(spec: ManagedSpec, server: Server, opening: Opening, waited_s: float) -
         context_per_request=spec.context_per_request,
         available_bytes=opening.box.available().available_bytes,
     )
-    return classify(server.exit, server.log_text(), asked, waited_s).line
+    return classify(server.exit, server.log_text(), asked, waited_s, served=served)
 
 
 def _check_got(spec: ManagedSpec, target: Target, reported: Reported) -> None:
@@ -297,7 +378,7 @@ def _values(
 
 def _first(server: Server) -> list[int]:
     """The first of its processes, from which all others descend; none if they are not known."""
-    found = sorted(server.pids(), key=lambda one: one.start_ticks)
+    found = sorted(server.pids(), key=lambda one: (one.start_ticks, one.pid))
     return [one.pid for one in found[:1]]
 
 

@@ -13,13 +13,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a level stands; ``concurrency`` is ``None`` while the engine starts."""
+    """Where a level stands; ``concurrency`` is ``None`` while the engine starts.
+
+    Attributes:
+        warning: What will keep it from its end, as far as that can be told; or "".
+        waited_s: For how long it has been waited, where it is.
+    """
 
     contender: str
     text: str
     concurrency: int | None = None
     done: int = 0
     planned: int = 0
+    warning: str = ""
+    waited_s: float | None = None
 
 
 class Recorder(Protocol):

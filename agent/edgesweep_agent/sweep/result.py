@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from edgesweep.records import LevelStatus
-from edgesweep_agent.core import validity
+from edgesweep_agent import trial
+from edgesweep_agent.core import gpu_memory, validity
 from edgesweep_agent.core.evidence import ClientEvidence
+from edgesweep_agent.core.pace import is_hung, is_odd, silence_s
 from edgesweep_agent.core.slo import Slo
+from edgesweep_agent.core.startfacts import OF_MEMORY
 from edgesweep_agent.core.summary import summarise
 from edgesweep_agent.loadgen.client import ASKED, DIED
 from edgesweep_agent.workloads.registry import SHARING
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
     from edgesweep.records import LevelResult, Sample
     from edgesweep_agent.core.evidence import Evidence
     from edgesweep_agent.core.pressure import GuardReport
+    from edgesweep_agent.core.startfacts import StartFailure
     from edgesweep_agent.core.summary import LevelSummary
     from edgesweep_agent.loadgen.client import LevelOutcome
     from edgesweep_agent.plan import Price
@@ -30,6 +36,8 @@ if TYPE_CHECKING:
 
 _MILLION = 1e6
 _EXACT = frozenset({"chat", "natural"})
+_FAILED_BY = {DIED: "client_died", "silent": "timeout"}
+"""What ended the load generator's level, and the level with it."""
 """Kinds whose prompts all come to the workload's own length."""
 
 
@@ -89,11 +97,18 @@ def result(
             **summary.attributes,
             **power.attributes,
             **_precision(task, seen.outcome),
+            **_replayed(task, samples),
+            **_gpu_memory(task),
         },
         verdict=task.verdict,
         window_mono_ns=summary.window_ns,
     )
     return _ended_early(level, task, seen)
+
+
+def _gpu_memory(task: Task) -> dict[str, str]:
+    left = gpu_memory.text(task.box.gpus())
+    return {"gpu_memory_after": left} if left else {}
 
 
 def _is_cut(samples: Sequence[Sample], arranged: Arranged, outcome: LevelOutcome) -> bool:
@@ -110,12 +125,48 @@ def _ended_early(level: LevelResult, task: Task, seen: Seen) -> LevelResult:
     if task.ready.breach() is not None:
         return replace(level, status=LevelStatus.FAILED, reason="memory_floor")
     if task.ready.died() is not None:
-        return replace(level, status=LevelStatus.FAILED, reason="engine_exited")
-    if seen.outcome.stopped_by == DIED:
-        return replace(level, status=LevelStatus.FAILED, reason="client_died")
+        return _engine_ended(level, task.ready.end())
+    if seen.outcome.stopped_by in _FAILED_BY:
+        reason = _FAILED_BY[seen.outcome.stopped_by]
+        return replace(level, status=LevelStatus.FAILED, reason=reason)
     if seen.outcome.stopped_by == "deadline":
-        return replace(level, status=LevelStatus.SKIPPED, reason="time_budget")
+        return _out_of_time(level, task, seen.outcome)
     return level
+
+
+def _out_of_time(level: LevelResult, task: Task, outcome: LevelOutcome) -> LevelResult:
+    """The budget ended it: unless that only ended the wait for a server that hangs."""
+    known = (*outcome.exchanges, *outcome.warmup_cut)
+    silent_s = silence_s(known, level.started_mono_ns, time.monotonic_ns())
+    beginning_s = _beginning_s(task)
+    if is_odd(silent_s, beginning_s):
+        level = replace(level, attributes={**level.attributes, "silence_s": f"{silent_s:.0f}"})
+    if is_hung(silent_s, beginning_s):
+        return replace(level, status=LevelStatus.FAILED, reason="timeout")
+    return replace(level, status=LevelStatus.SKIPPED, reason="time_budget")
+
+
+def _beginning_s(task: Task) -> float:
+    """What a first token should take: by that of the first completion, were all one after another.
+
+    That one had a short prompt.
+    """
+    target, shape = task.ready.target, task.shape
+    trial_tokens = trial.WORDS + target.overhead_tokens
+    prompt_tokens = shape.prompt_tokens + shape.shared_tokens + target.overhead_tokens
+    return target.trial_s * max(1.0, prompt_tokens / trial_tokens) * task.concurrency
+
+
+def _engine_ended(level: LevelResult, end: StartFailure | None) -> LevelResult:
+    """With what its log says of it: an allocation that failed is a matter of memory."""
+    if end is None:
+        return replace(level, status=LevelStatus.FAILED, reason="engine_exited")
+    return replace(
+        level,
+        status=LevelStatus.FAILED,
+        reason="oom" if end.kind in OF_MEMORY else "engine_exited",
+        attributes={**level.attributes, "engine_end": end.line},
+    )
 
 
 def _precision(task: Task, outcome: LevelOutcome) -> dict[str, str]:
@@ -125,6 +176,21 @@ def _precision(task: Task, outcome: LevelOutcome) -> dict[str, str]:
         return {}
     reached = "reached" if outcome.stopped_by == "precision" else "not reached"
     return {"precision": f"{wanted:g} {reached}"}
+
+
+def _replayed(task: Task, samples: Sequence[Sample]) -> dict[str, str]:
+    """What a replay came to, as far as the engine counted it."""
+    if task.shape.kind != "replay":
+        return {}
+    told = [
+        f"{fmean(counts):.0f} {what} tokens"
+        for what, counts in (
+            ("prompt", [x.prompt_tokens for x in samples if x.prompt_tokens is not None]),
+            ("output", [x.output_tokens for x in samples if x.ok and x.output_tokens is not None]),
+        )
+        if counts
+    ]
+    return {"replayed": f"mean {' and '.join(told)}"} if told else {}
 
 
 def _least_prompt_tokens(task: Task, arranged: Arranged) -> float:

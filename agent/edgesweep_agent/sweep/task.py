@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import anyio
 
     from edgesweep.records import LevelResult, MemoryVerdict, Sample
+    from edgesweep_agent.core.pace import Pace
     from edgesweep_agent.workloads.shape import Shape
 
     from .box import Box
@@ -44,8 +45,18 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A level's result with its samples, and what it took."""
+    """A level's result with its samples, and what it took.
+
+    Attributes:
+        requests: That were answered, warm-up included; those under way when it was cut count by
+            what was done of them.
+        warmed_up: Of these, those of the warm-up.
+        pace: How fast requests went, where it was cut and that is known.
+    """
 
     level: LevelResult
     samples: tuple[Sample, ...]
+    requests: float
     seconds: float
+    warmed_up: int = 0
+    pace: Pace | None = None

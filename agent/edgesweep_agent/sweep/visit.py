@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,11 @@ import anyio
 import msgspec
 
 from edgesweep.records import LevelStatus
-from edgesweep_agent.core.budget import LevelCost, expected_s
+from edgesweep_agent.core.budget import (
+    LevelCost,
+    expected_s,
+    nearest,
+)
 from edgesweep_agent.core.model_shape import ShapeError
 from edgesweep_agent.core.schedule import level_order
 from edgesweep_agent.errors import EngineError, LaunchError, SettingsError, UsageError
@@ -24,6 +27,7 @@ from .level import measure, scout
 from .opening import open_contender
 from .recorder import Progress
 from .sameness import processes_of
+from .shortfall import of_cut, requests_of, said
 from .soak import soak
 from .task import Task
 
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
     from .box import Box
     from .contender import Ready
     from .ledger import Ledger
+    from .task import Measured
 
 
 _CANNOT = (EngineError, LaunchError, SettingsError, UsageError)
@@ -74,6 +79,10 @@ def _stops(level: LevelResult) -> str:
     return "errors" if any(flag.name == "errors" for flag in level.flags) else ""
 
 
+def _cost(cell: Cell, seen: Measured) -> LevelCost:
+    return LevelCost(cell.concurrency, seen.requests, seen.seconds)
+
+
 def _refuse_another_start(ready: Ready) -> None:
     """Where an engine ended before it had a level, another one would as well.
 
@@ -106,7 +115,6 @@ class Visiting:
     _refused: Mapping[Cell, MemoryVerdict] = field(default_factory=dict)
     _per_request_bytes: float | None = None
     _attributes: dict[str, str] = field(default_factory=dict)
-    _last: dict[str, LevelCost] = field(default_factory=dict)
 
     def stop_waiting(self) -> None:
         """End the wait for an engine that is starting."""
@@ -215,7 +223,9 @@ class Visiting:
             plan=self._plan,
             box=self.terms.box,
             patience=self.terms.patience,
-            waiting=lambda text, _s: self._ledger.progress(Progress(label(spec), text)),
+            waiting=lambda text, waited_s: self._ledger.progress(
+                Progress(label(spec), text, waited_s=waited_s)
+            ),
         )
         async with open_contender(spec, opening) as opened:
             born = processes_of(self.terms.box, opened.pids()) or frozenset()
@@ -251,7 +261,7 @@ class Visiting:
                     admitted += ascending[position:]
                     break
                 seen = await scout(self._task(ready, cell, position))
-                self._last[shape.name] = LevelCost(cell.concurrency, cell.concurrency, seen.seconds)
+                self._costs(cell)[cell.concurrency] = _cost(cell, seen)
                 if (reason := _stops(seen.level)) and not self.terms.stop.is_set():
                     failed = replace(seen.level, status=LevelStatus.FAILED, reason=reason)
                     await self._ledger.record(failed, seen.samples)
@@ -265,16 +275,11 @@ class Visiting:
         """One level after the other; returns those that a new start may still measure."""
         while cells and not ready.died():
             cell = cells[0]
-            requests = self._plan.requests_at(cell.concurrency, cell.shape) + cell.concurrency
-            needed = expected_s(self._last.get(cell.shape.name), cell.concurrency, requests)
-            if (reason := self._over(needed)) is not None:
+            if (reason := self._over(self._needed_s(cell))) is not None:
                 await self._skip(cells, reason)
                 return []
             cells = cells[1:]
-            began = time.monotonic()
             level = await self._level(ready, cell)
-            took = time.monotonic() - began
-            self._last[cell.shape.name] = LevelCost(cell.concurrency, requests, took)
             if level.status is LevelStatus.FAILED and not self.terms.stop.is_set():
                 cells = await self._without_higher(cell, level, cells)
         return cells
@@ -294,9 +299,24 @@ class Visiting:
 
     async def _level(self, ready: Ready, cell: Cell) -> LevelResult:
         self._position += 1
-        seen = await measure(self._task(ready, cell, self._position))
-        await self._ledger.record(seen.level, seen.samples)
-        return seen.level
+        task = self._task(ready, cell, self._position)
+        seen = await measure(task)
+        level, cost = seen.level, _cost(cell, seen)
+        self._costs(cell)[cell.concurrency] = cost
+        if level.reason == "time_budget":
+            level = replace(level, attributes={**level.attributes, **of_cut(task, seen)})
+        await self._ledger.record(level, seen.samples)
+        return level
+
+    def _costs(self, cell: Cell) -> dict[int, LevelCost]:
+        return self._ledger.costs_of(self._contender(), cell.shape.workload())
+
+    def _needed_s(self, cell: Cell) -> float:
+        """What a level should take, by what the nearest one took; 0 if nothing is known yet."""
+        known = nearest(self._costs(cell), cell.concurrency)
+        return expected_s(
+            known, cell.concurrency, requests_of(self._plan, cell.shape, cell.concurrency)
+        )
 
     def _task(self, ready: Ready, cell: Cell, position: int) -> Task:
         return Task(
@@ -343,7 +363,14 @@ class Visiting:
         return None if self._ledger.has_time(needed_s) else "time_budget"
 
     async def _skip(self, cells: Sequence[Cell], reason: str) -> None:
-        await self._unmeasured(cells, LevelStatus.SKIPPED, reason)
+        if reason != "time_budget":
+            await self._unmeasured(cells, LevelStatus.SKIPPED, reason)
+            return
+        for cell in cells:
+            place = self._place(cell, self._contender())
+            if not self._ledger.is_finished(place):
+                told = said(self._ledger.lacks(self._needed_s(cell) or None))
+                await self._ledger.unmeasured([place], LevelStatus.SKIPPED, reason, attributes=told)
 
     async def _fail(self, cells: Sequence[Cell], error: AgentError) -> None:
         reason = "no_such_model" if isinstance(error, UsageError) else "not_ready"

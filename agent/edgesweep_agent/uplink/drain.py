@@ -2,44 +2,32 @@
 
 Rows are read from the spool, offered to the machine, sent when it says so, and deleted when
 the collector's ack has settled them. Everything that may go wrong with a connection ends in
-one place: :class:`UplinkDown`, a pause, and another try.
+one place: :class:`UplinkDown`, a pause, and another try, for ever.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import anyio
 
-from edgesweep_agent.errors import SpoolError
-
-from .base import UplinkDown
+from .base import Trouble, UplinkDown
+from .conversation import Bell, Conversation, Outbox, Parts, shrink
+from .health import Health
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable
 
-    from edgesweep.delivery import Delivery, Key, Parcel, Settlement
+    from edgesweep.delivery import Delivery
+    from edgesweep.records import Event
 
-    from .base import Link, Uplink
+    from .base import Uplink
 
 _log = logging.getLogger(__name__)
 
-SPOOL_PAUSE_S = 10.0
-"""How long nothing is asked of a spool whose disk is full."""
-LINGER_S = 1.0
-"""How long an idle drain sleeps when nobody wakes it."""
-
-
-class Outbox(Protocol):
-    """What the drain needs of the spool, each call off the event loop's thread."""
-
-    async def head(self, limit: int) -> list[Parcel]:
-        """The next parcels by priority and age."""
-
-    async def settle(self, delivered: Sequence[Key], rejected: Sequence[Key], reason: str) -> None:
-        """Delete what is done, set aside what was refused."""
+_USELESS = frozenset({Trouble.STALLED, Trouble.TOO_LARGE})
 
 
 @dataclass(slots=True)
@@ -48,98 +36,101 @@ class Drain:
 
     Attributes:
         clock: Monotonic seconds.
-        state: ``connecting``, ``connected`` or ``down``, with ``detail`` for people.
+        tell: Takes an event for the collector.
+        sleep: Waits for so many seconds between two tries.
+        look_s: How often the certificate on the disk is looked at.
+        watch_s: How often the rest is.
+        state: ``connecting``, ``connected`` or ``down``.
+        trouble: A word for alarms, see :class:`.base.Trouble`; "" while all is well.
+        detail: The same for people.
     """
 
     outbox: Outbox
     uplink: Uplink
     delivery: Delivery
     clock: Callable[[], float]
+    tell: Callable[[Event], Awaitable[None]] | None = None
+    sleep: Callable[[float], Awaitable[None]] = anyio.sleep
+    look_s: float = 30.0
+    watch_s: float = 1.0
     state: str = "connecting"
+    trouble: str = ""
     detail: str = ""
-    _wake: anyio.Event = field(default_factory=anyio.Event)
-    # What was read from the spool is offered before an ack may delete it, or it would be sent
-    # once more.
-    _turn: anyio.Lock = field(default_factory=anyio.Lock)
+    _logged: str = ""
+    _bell: Bell = field(default_factory=Bell)
+    _health: Health = field(default_factory=Health)
+
+    @property
+    def told(self) -> str:
+        """The trouble and what it is; "" while all is well."""
+        return f"{self.trouble}: {self.detail}" if self.trouble else ""
 
     def wake(self) -> None:
         """There is something new in the spool."""
-        self._wake.set()
+        self._bell.ring()
 
     async def run(self) -> None:
         """Connect, deliver, and connect again, until cancelled."""
+        parts = Parts(
+            outbox=self.outbox,
+            uplink=self.uplink,
+            delivery=self.delivery,
+            health=self._health,
+            bell=self._bell,
+            clock=self.clock,
+            tell=self.tell,
+            look_s=self.look_s,
+            watch_s=self.watch_s,
+        )
         while True:
-            try:
-                async with self.uplink.connect() as link:
-                    self._now("connected", "")
-                    await self._deliver(link)
-            except UplinkDown as down:
-                pause = self.delivery.disconnected()
-                self._now("down", str(down))
-                await anyio.sleep(pause)
+            pause_s = await self._once(parts)
+            await self.sleep(pause_s)
 
-    async def _deliver(self, link: Link) -> None:
-        # The two ends of one connection: the first to find it gone ends both.
-        problem: UplinkDown | None = None
-
-        async def sending() -> None:
-            nonlocal problem
-            try:
-                while True:
-                    await self._send_due(link)
-                    await self._linger()
-                    self._now("connected", link.trouble)
-            except UplinkDown as down:
-                problem = down
-                tasks.cancel_scope.cancel()
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(sending)
-            try:
-                await self._settle(link)
-            except UplinkDown as down:
-                problem = down
-            tasks.cancel_scope.cancel()
-        raise problem or UplinkDown("the connection was closed")
-
-    async def _settle(self, link: Link) -> None:
-        async for ack in link.acks():
-            async with self._turn:
-                settled = self.delivery.acked(ack, self.clock())
-                if settled.delivered or settled.rejected:
-                    await self._delete(settled)
-            if settled.rejected:
-                _log.error(
-                    "the collector refused records",
-                    extra={"reason": settled.reason, "seqs": [key[1] for key in settled.rejected]},
-                )
-            self.wake()
-
-    async def _delete(self, settled: Settlement) -> None:
+    async def _once(self, parts: Parts) -> float:
+        """One connection; how long to wait before the next."""
+        was_up = False
         try:
-            await self.outbox.settle(settled.delivered, settled.rejected, settled.reason)
-        except SpoolError as error:
-            # They are archived, and will be found to be when they are sent again.
-            _log.warning("delivered records cannot be deleted: %s", error)
-            await anyio.sleep(SPOOL_PAUSE_S)
+            async with self.uplink.connect() as link:
+                was_up = True
+                self.delivery.connected(self.clock())
+                self._health.connected()
+                self._health.uplink = self.uplink.trouble
+                self._now("connected")
+                await Conversation(link, parts, lambda: self._now("connected")).run()
+        except UplinkDown as down:
+            return await self._lost(down, parts, was_up=was_up)
+        except Exception as error:  # noqa: BLE001 - the spool and its socket go on whatever it is
+            _log.exception("the uplink failed")
+            fault = UplinkDown(f"{type(error).__name__}: {error}")
+            return await self._lost(fault, parts, was_up=was_up)
+        self.delivery.left()
+        return 0.0
 
-    async def _send_due(self, link: Link) -> None:
-        async with self._turn:
-            limit = self.delivery.policy.window_count + self.delivery.in_flight
-            self.delivery.offer(await self.outbox.head(limit), self.clock())
-        for parcel in self.delivery.due(self.clock()):
-            await link.send(parcel)
+    async def _lost(self, down: UplinkDown, parts: Parts, *, was_up: bool) -> float:
+        offender = None
+        if down.too_large is not None:
+            offender = self.delivery.largest(down.too_large.size_bytes)
+        pause_s = self.delivery.disconnected(
+            self.clock(), at_least_s=down.wait_s, useless=down.told.trouble in _USELESS
+        )
+        if down.too_large is not None and offender is not None:
+            size = len(offender.data)
+            limit = min(down.too_large.limit_bytes or size // 2, size - 1)
+            await shrink(parts, offender, limit, set())
+        early = self.delivery.reconnect.early if was_up else 0
+        self._health.lost(down, early, self.uplink.conflict)
+        self._now("down")
+        return pause_s
 
-    async def _linger(self) -> None:
-        due = self.delivery.next_due_s()
-        pause = LINGER_S if due is None else min(LINGER_S, max(0.0, due - self.clock()))
-        with anyio.move_on_after(pause):
-            await self._wake.wait()
-        self._wake = anyio.Event()
-
-    def _now(self, state: str, detail: str) -> None:
-        if (state, detail) != (self.state, self.detail):
-            level = logging.WARNING if detail else logging.INFO
-            extra = {"uplink": self.uplink.name, "detail": detail}
-            _log.log(level, "uplink %s", state, extra=extra)
-        self.state, self.detail = state, detail
+    def _now(self, state: str) -> None:
+        told = self._health.now(self.clock())
+        self.state = state
+        self.trouble, self.detail = (told.trouble.value, told.text) if told else ("", "")
+        # Once for each change, not for each try.
+        word = self.trouble or state
+        if word != self._logged:
+            self._logged = word
+            extra = {"uplink": self.uplink.name, "detail": self.detail}
+            _log.log(
+                logging.WARNING if self.trouble else logging.INFO, "uplink %s", word, extra=extra
+            )

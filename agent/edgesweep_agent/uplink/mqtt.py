@@ -2,18 +2,21 @@
 
 A broker's PUBACK is not a receipt: mosquitto 2.0.11 answers "Success" to what it then drops
 (offline session over ``max_queued_messages``) and to what a kill loses (``autosave_interval``).
-paho's thread only puts what it hears on the loop; an exception in one of its callbacks would
-kill that thread while ``is_connected()`` stays true, so they do nothing else.
+So no session is kept anywhere, each connection has a client of its own, and paho never holds more
+than was published on it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import logging
+import contextlib
+import socket
+import ssl
+import threading
+import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
@@ -21,198 +24,213 @@ import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
 
 from edgesweep import topics
-from edgesweep.envelope import Ack, WireError, decode_ack
-from edgesweep.records import Kind
+from edgesweep_agent.core import alerts
+from edgesweep_agent.errors import SettingsError
 
-from .base import UplinkDown
+from . import reasons
+from .base import Trouble, UplinkDown
+from .mqtt_link import IN_FLIGHT, Ears, MqttLink
+from .presence import state
+from .publish import described
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from edgesweep.delivery import Parcel
+    from edgesweep_agent.settings import MqttSettings
 
-_log = logging.getLogger(__name__)
+    from .base import Told
+    from .identity import Identity
+    from .presence import Presence
 
-KEEPALIVE_S = 30
-NO_SUBSCRIBERS = 0x10
+_MAX_ACK_BYTES = 256 * 1024
+_WITH_WILL = 0x04
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
-    """Where the broker is and how to log in; ``password`` was read from a file."""
+class Pace:
+    """Times of the transport, in seconds.
 
-    host: str
-    port: int = 1883
-    username: str | None = None
-    password: str | None = None
+    Attributes:
+        keepalive_s: A line that is silent for so long is asked whether it lives.
+        connect_s: How long connecting, and a handshake, may take.
+        accept_s: How long CONNACK and SUBACK may take.
+        close_s: How long our goodbye may take, on a line that may be dead.
+    """
 
-
-class MqttLink:
-    """One connection to the broker, as the event loop sees it."""
-
-    def __init__(self, client: paho.Client, device_id: str) -> None:
-        self._client = client
-        self._device_id = device_id
-        self.trouble = ""
-        self._sent: set[int] = set()
-        self._heard: asyncio.Queue[bytes | UplinkDown] = asyncio.Queue()
-        self._down: UplinkDown | None = None
-
-    async def send(self, parcel: Parcel) -> None:
-        """Give one envelope to paho, which never holds more than the delivery window."""
-        if self._down:
-            raise self._down
-        topic = topics.up(self._device_id, Kind(parcel.topic_kind))
-        info = self._client.publish(topic, parcel.data, qos=1)
-        if info.rc != paho.MQTT_ERR_SUCCESS:
-            raise UplinkDown(paho.error_string(info.rc))
-        self._sent.add(info.mid)
-
-    async def acks(self) -> AsyncIterator[Ack]:
-        """Acks until the connection is lost."""
-        while True:
-            heard = await self._heard.get()
-            if isinstance(heard, UplinkDown):
-                raise heard
-            try:
-                yield decode_ack(heard)
-            except WireError as error:
-                _log.warning("no ack on the ack topic", extra={"error": str(error)})
-
-    def hear(self, payload: bytes) -> None:
-        """A message came on the ack topic."""
-        self._heard.put_nowait(payload)
-
-    def answered(self, mid: int, reason: Any) -> None:
-        """The broker answered a publish. What it says of ours is no receipt, but may be a no."""
-        if mid not in self._sent:
-            return
-        self._sent.discard(mid)
-        if reason.is_failure:
-            self.trouble = f"the broker refuses records: {reason}"
-        elif reason.value == NO_SUBSCRIBERS:
-            self.trouble = "no collector is subscribed at the broker"
-        else:
-            self.trouble = ""
-
-    def lost(self, reason: str) -> None:
-        """The connection is gone."""
-        self._down = UplinkDown(reason)
-        self._heard.put_nowait(self._down)
+    keepalive_s: int = 30
+    connect_s: float = 5.0
+    accept_s: float = 10.0
+    close_s: float = 1.0
 
 
 class MqttUplink:
-    """A broker between this device and the collectors."""
+    """A broker between this device and the collectors.
+
+    Args:
+        settings: Where it is, and how to log in.
+        device_id: Our client id, and the name in our topics.
+        announce: Makes the presence of the next connection.
+        pace: How patient it is.
+        wall_ns: Wall time in ns since 1970.
+
+    Raises:
+        SettingsError: a file with a secret cannot be read.
+    """
 
     name = "mqtt"
 
-    def __init__(self, broker: Broker, device_id: str, *, connect_timeout_s: float = 10.0) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        settings: MqttSettings,
+        device_id: str,
+        announce: Callable[[], Awaitable[Presence]],
+        pace: Pace = Pace(),
+        wall_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        settings.username()
+        settings.password()
+        self.conflict = reasons.ends_early(device_id)
+        self._presence: Presence | None = None
+        self._wall_ns = wall_ns
+        self._settings = settings
         self._device_id = device_id
-        self._connect_timeout_s = connect_timeout_s
+        self._announce = announce
+        self._pace = pace
+        self._identity = _identity(settings, device_id)
+
+    @property
+    def trouble(self) -> Told | None:
+        """A new certificate that is of no use."""
+        return self._identity.trouble if self._identity else None
+
+    async def renewed(self) -> bool:
+        """Whether another certificate is on the disk, which the broker takes."""
+        if self._identity is None:
+            return False
+        return await anyio.to_thread.run_sync(self._identity.renewed)
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[MqttLink]:
         """Connect, subscribe to the acks, say that we are online; disconnect on leaving."""
-        client = self._client()
-        link = MqttLink(client, self._device_id)
-        ears = _Ears(link, asyncio.get_running_loop(), topics.ack(self._device_id))
-        ears.listen_to(client)
+        # Its number is used up by a connection that stood, not by a try.
+        self._presence = presence = self._presence or await self._announce()
+        ts_ns = self._wall_ns()
+        will = state(presence, ts_ns, online=False)
+        client = await anyio.to_thread.run_sync(self._client, will)
+        link = MqttLink(client, self._device_id, self._settings.max_packet_size)
+        secure = self._identity is not None
+        Ears(link, asyncio.get_running_loop(), self._device_id, secure=secure).listen_to(client)
         try:
             await anyio.to_thread.run_sync(self._open, client)
-            client.loop_start()
-            with anyio.fail_after(self._connect_timeout_s):
-                await ears.ready
-            client.publish(topics.state(self._device_id), _state(online=True), qos=1, retain=True)
+            await self._opened(link)
+            self._presence = None
+            link.announce(state(presence, ts_ns, online=True))
             yield link
-        except TimeoutError as error:
-            raise UplinkDown(f"{self._where}: no CONNACK or SUBACK in time") from error
-        except OSError as error:
-            raise UplinkDown(f"{self._where}: {error}") from error
         finally:
-            client.disconnect()
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(client.loop_stop)
+                await anyio.to_thread.run_sync(_close, client, self._pace.close_s)
 
     @property
     def _where(self) -> str:
-        return f"broker {self._broker.host}:{self._broker.port}"
+        return f"broker {self._settings.host}:{self._settings.port}"
 
-    def _client(self) -> paho.Client:
+    async def _opened(self, link: MqttLink) -> None:
+        with anyio.move_on_after(self._pace.accept_s):
+            await link.opened.wait()
+            link.check()
+            return
+        raise UplinkDown(f"{self._where}: no CONNACK or SUBACK within {self._pace.accept_s:g} s")
+
+    def _client(self, will: bytes) -> paho.Client:
         client = paho.Client(
             CallbackAPIVersion.VERSION2,
             client_id=self._device_id,
             protocol=paho.MQTTv5,
             reconnect_on_failure=False,
         )
-        # The delivery machine bounds what is on its way; paho must not hold back beneath it.
-        client.max_inflight_messages_set(1000)
-        if self._broker.username is not None:
-            client.username_pw_set(self._broker.username, self._broker.password)
-        client.will_set(topics.state(self._device_id), _state(online=False), qos=1, retain=True)
+        client.connect_timeout = self._pace.connect_s
+        client.max_inflight_messages = IN_FLIGHT
+        self._log_in(client)
+        client.will_set(
+            topics.state(self._device_id),
+            will,
+            qos=1,
+            retain=True,
+            properties=described("application/json", PacketTypes.WILLMESSAGE),
+        )
         return client
+
+    def _log_in(self, client: paho.Client) -> None:
+        # Read anew each time: a password that is put right needs no restart.
+        try:
+            username, password = self._settings.username(), self._settings.password()
+        except SettingsError as error:
+            raise UplinkDown(str(error), Trouble.AUTH_FAILED) from error
+        if username is not None:
+            client.username_pw_set(username, password)
+        if self._identity is not None:
+            client.tls_set_context(self._identity.load())
 
     def _open(self, client: paho.Client) -> None:
         # No session at the broker: the spool remembers what was not acknowledged.
         properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
         properties.SessionExpiryInterval = 0
-        client.connect(
-            self._broker.host,
-            self._broker.port,
-            keepalive=KEEPALIVE_S,
-            clean_start=True,
-            properties=properties,
-        )
+        properties.MaximumPacketSize = _MAX_ACK_BYTES
+        try:
+            client.connect(
+                self._settings.host,
+                self._settings.port,
+                keepalive=self._pace.keepalive_s,
+                clean_start=True,
+                properties=properties,
+            )
+        except OSError as error:
+            raise self._unopened(error) from error
+        client.loop_start()
 
-
-class _Ears:
-    """paho's callbacks. They run in its thread, and only put what they hear on the loop."""
-
-    def __init__(self, link: MqttLink, loop: asyncio.AbstractEventLoop, ack_topic: str) -> None:
-        self.ready: asyncio.Future[None] = loop.create_future()
-        self._link = link
-        self._on_loop = loop.call_soon_threadsafe
-        self._ack_topic = ack_topic
-
-    def listen_to(self, client: paho.Client) -> None:
-        """Set the callbacks of a client that is not connected yet."""
-        client.on_connect = self._on_connect
-        client.on_subscribe = self._on_subscribe
-        client.on_message = self._on_message
-        client.on_publish = self._on_publish
-        client.on_disconnect = self._on_disconnect
-
-    def _settle(self, problem: str | None) -> None:
-        if self.ready.done():
-            return
-        if problem:
-            self.ready.set_exception(UplinkDown(problem))
+    def _unopened(self, error: OSError) -> UplinkDown:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            said = alerts.unsatisfied(error.verify_message)
+        elif isinstance(error, ssl.SSLError) or (
+            self._identity is not None and isinstance(error, ConnectionResetError)
+        ):
+            said = alerts.refusal(str(error))
         else:
-            self.ready.set_result(None)
-
-    def _on_connect(self, client: paho.Client, _u: Any, _f: Any, reason: Any, _p: Any) -> None:
-        if reason.is_failure:
-            self._on_loop(self._settle, f"the broker refused the connection: {reason}")
-        else:
-            client.subscribe(self._ack_topic, qos=0)
-
-    def _on_subscribe(self, _c: Any, _u: Any, _m: Any, reasons: Any, _p: Any) -> None:
-        refused = [str(reason) for reason in reasons if reason.is_failure]
-        problem = f"subscribing to {self._ack_topic} was refused: {refused}" if refused else None
-        self._on_loop(self._settle, problem)
-
-    def _on_message(self, _c: Any, _u: Any, message: paho.MQTTMessage) -> None:
-        self._on_loop(self._link.hear, bytes(message.payload))
-
-    def _on_publish(self, _c: Any, _u: Any, mid: int, reason: Any, _p: Any) -> None:
-        self._on_loop(self._link.answered, mid, reason)
-
-    def _on_disconnect(self, _c: Any, _u: Any, _f: Any, reason: Any, _p: Any) -> None:
-        self._on_loop(self._settle, f"disconnected: {reason}")
-        self._on_loop(self._link.lost, f"disconnected: {reason}")
+            return UplinkDown(f"{self._where}: {error}")
+        return UplinkDown(f"{self._where}: {said}", Trouble.CERTIFICATE)
 
 
-def _state(*, online: bool) -> bytes:
-    return json.dumps({"online": online}).encode()
+def _identity(settings: MqttSettings, device_id: str) -> Identity[ssl.SSLContext] | None:
+    if settings.tls is None:
+        return None
+    # Imported late: a site without TLS need not have them in memory.
+    from edgesweep_agent import tls  # noqa: PLC0415
+
+    from .identity import Identity  # noqa: PLC0415
+
+    def reach(context: ssl.SSLContext) -> None:
+        tls.probe(settings.host, settings.port, context)
+
+    return Identity(settings.tls, device_id, tls.ssl_context, reach)
+
+
+def _close(client: paho.Client, within_s: float) -> None:
+    """Say goodbye and end paho's thread, which would wait for a dead line's keepalive.
+
+    The goodbye has the broker publish our will: one way to go offline, whatever the end.
+    """
+    client.disconnect(ReasonCode(PacketTypes.DISCONNECT, identifier=_WITH_WILL))
+    line = client.socket()
+    timer = threading.Timer(within_s, _cut, (line,))
+    timer.start()
+    client.loop_stop()
+    timer.cancel()
+
+
+def _cut(line: paho.SocketLike | None) -> None:
+    if isinstance(line, socket.socket):
+        with contextlib.suppress(OSError):
+            line.shutdown(socket.SHUT_RDWR)

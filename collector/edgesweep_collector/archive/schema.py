@@ -1,9 +1,11 @@
 """The archive's tables, as SQLAlchemy Core sees them; :mod:`.migrations` creates them.
 
-``envelopes`` is the truth. ``runs``, ``levels``, ``devices``, ``events`` and ``telemetry`` are
-decoded from it and can be rebuilt; ``cursors`` and ``dead_letters`` belong to the projections.
-Instants are ns since 1970. Epochs and sequence numbers are plain integers: both have 63 bits at
-most, which is what ``BIGINT`` and SQLite's ``INTEGER`` hold.
+``envelopes`` is the truth. ``runs``, ``levels``, ``devices``, ``events``, ``telemetry`` and
+``accounted`` are decoded from it and can be rebuilt. ``boots``, ``waiting`` and ``ranges`` are
+kept up as envelopes come, and outlive those that retention removes. ``cursors``, ``dead_letters``
+and ``leases`` belong to the collectors. Instants are ns since 1970. Epochs and sequence numbers
+are plain integers: both have 63 bits at most, which is what ``BIGINT`` and SQLite's ``INTEGER``
+hold.
 """
 
 from __future__ import annotations
@@ -31,12 +33,18 @@ ENVELOPES = Table(
     Column("seq", BigInteger, nullable=False),
     Column("kind", Text, nullable=False),
     Column("received_ns", BigInteger, nullable=False),
-    Column("effective_wall_ns", BigInteger, nullable=False),
-    Column("clock_trusted", Boolean, nullable=False),
     Column("transport", Text, nullable=False),
     Column("decoded", Boolean, nullable=False),
     Column("error", Text, nullable=False),
     Column("raw", LargeBinary, nullable=False),
+    # The time that it counts for, and where that is from; both are null while it is not fixed.
+    Column("effective_wall_ns", BigInteger),
+    Column("time_source", Text),
+    # What the device called its clock: "" of an envelope that an older version archived.
+    Column("clock", Text, nullable=False, server_default=""),
+    # Its place in the order in which rows were decoded and had their time fixed: what projections
+    # count by, since a row that gets its time late must not be passed by a cursor.
+    Column("ready", BigInteger),
     UniqueConstraint("device_id", "epoch", "seq"),
 )
 
@@ -81,6 +89,39 @@ DEVICES = Table(
     Column("device_row_id", BigInteger),
     Column("heartbeat_row_id", BigInteger),
     Column("telemetry_row_id", BigInteger),
+    # The boot of its last birth, and when two machines were last seen to share its id.
+    Column("boot_id", Text),
+    Column("conflict_ns", BigInteger),
+)
+
+BOOTS = Table(
+    "boots",
+    METADATA,
+    Column("device_id", Text, primary_key=True),
+    Column("boot_id", Text, primary_key=True),
+    # The highest number heard of it, which tells which of two boots is later.
+    Column("epoch", BigInteger, nullable=False),
+    Column("top_seq", BigInteger, nullable=False),
+    Column("heard_ns", BigInteger, nullable=False),
+    # As in core.clock.BootClock and core.machines.Life.
+    Column("bound_ns", BigInteger),
+    Column("offset_ns", BigInteger),
+    Column("synced", Boolean, nullable=False),
+    Column("began_ns", BigInteger),
+    Column("ended_ns", BigInteger),
+    Column("connection", BigInteger, nullable=False),
+    Column("came_back", Boolean, nullable=False),
+)
+
+WAITING = Table(
+    "waiting",
+    METADATA,
+    # Envelopes whose time is not fixed.
+    Column("row_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("device_id", Text, nullable=False),
+    Column("boot_id", Text, nullable=False),
+    Column("mono_ns", BigInteger, nullable=False),
+    Column("received_ns", BigInteger, nullable=False),
 )
 
 EVENTS = Table(
@@ -103,10 +144,47 @@ TELEMETRY = Table(
     Column("device_row_id", BigInteger),
 )
 
+RANGES = Table(
+    "ranges",
+    METADATA,
+    # Sequence numbers that are settled: archived here once, or accounted for.
+    Column("device_id", Text, primary_key=True),
+    Column("epoch", BigInteger, primary_key=True, autoincrement=False),
+    Column("first_seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("last_seq", BigInteger, nullable=False),
+    Column("since_ns", BigInteger, nullable=False),
+)
+
+ACCOUNTED = Table(
+    "accounted",
+    METADATA,
+    # What devices said will never come, and why; without numbers for what never had any.
+    Column("row_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("part", BigInteger, primary_key=True, autoincrement=False),
+    Column("device_id", Text, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("first_seq", BigInteger),
+    Column("last_seq", BigInteger),
+    Column("n", BigInteger, nullable=False),
+    Column("reason", Text, nullable=False),
+)
+
+ASKED = Table(
+    "asked",
+    METADATA,
+    # What was lately asked for again.
+    Column("device_id", Text, primary_key=True),
+    Column("epoch", BigInteger, primary_key=True, autoincrement=False),
+    Column("first_seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("last_seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("asked_ns", BigInteger, nullable=False),
+)
+
 CURSORS = Table(
     "cursors",
     METADATA,
     Column("name", Text, primary_key=True),
+    # A number of envelopes.ready; it counted envelopes.row_id once, whence its name.
     Column("row_id", BigInteger, nullable=False),
 )
 
@@ -121,11 +199,33 @@ DEAD_LETTERS = Table(
     Column("at_ns", BigInteger, nullable=False),
 )
 
+LEASES = Table(
+    "leases",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("holder", Text, nullable=False),
+    Column("until_ns", BigInteger, nullable=False),
+)
+
+SEQUENCES = Table(
+    "sequences",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("last", BigInteger, nullable=False),
+)
+
+NOTES = Table(
+    "notes",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("note", Text, nullable=False),
+)
+
 SCHEMA_VERSION = Table(
     "schema_version",
     METADATA,
     Column("version", Integer, primary_key=True, autoincrement=False),
 )
 
-DECODED = (RUNS, LEVELS, DEVICES, EVENTS, TELEMETRY)
+DECODED = (RUNS, LEVELS, EVENTS, TELEMETRY, ACCOUNTED)
 """What :meth:`.archive.Archive.rebuild` empties and fills again from ``envelopes``."""

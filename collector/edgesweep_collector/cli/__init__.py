@@ -1,92 +1,53 @@
-"""The command line, ``edgesweep-collector``: one module per command."""
+"""The command line, ``edgesweep-collector``: one module per command.
+
+Nothing heavy is imported here: Ctrl-C ends a command in one line from its first moment on.
+"""
 
 from __future__ import annotations
 
-from importlib import metadata
-from typing import TYPE_CHECKING, Annotated
-
-import typer
-
-from .compare import compare
-from .crossover import crossover
-from .devices import devices
-from .report import report
-from .runs import runs
-from .serve import serve
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from types import FrameType
 
-# Click keeps the lines of a block that begins with \b as they are.
-_EXAMPLES = {
-    "": """\b
-Examples:
-  edgesweep-collector serve --config /etc/edgesweep/collector.toml
-  edgesweep-collector compare --config collector.toml
-  edgesweep-collector crossover problem.json""",
-    "serve": """\b
-Example:
-  edgesweep-collector serve --config collector.toml""",
-    "devices": """\b
-Examples:
-  edgesweep-collector devices --config collector.toml
-  edgesweep-collector devices --config collector.toml --json""",
-    "runs": """\b
-Examples:
-  edgesweep-collector runs --config collector.toml
-  edgesweep-collector runs --config collector.toml 01a22dcb --json""",
-    "compare": """\b
-Examples:
-  edgesweep-collector compare --config collector.toml
-  edgesweep-collector compare --config collector.toml --run ID1 --run ID2 \\
-      --contenders llama.cpp vLLM --metric ttft_s --json""",
-    "report": """\b
-Example:
-  edgesweep-collector report --config collector.toml --out report.html""",
-    "crossover": """\b
-Examples:
-  edgesweep-collector crossover problem.json
-  edgesweep-collector crossover problem.json --json
-The file's format is in docs/crossover.md.""",
-}
-
-COMMANDS: Mapping[str, Callable[..., None]] = {
-    "serve": serve,
-    "devices": devices,
-    "runs": runs,
-    "compare": compare,
-    "report": report,
-    "crossover": crossover,
-}
-
-app = typer.Typer(
-    name="edgesweep-collector",
-    help="Archive what the fleet measured, and say which engine to use where.",
-    epilog=_EXAMPLES[""],
-    rich_markup_mode=None,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
+COMMANDS = (
+    "serve",
+    "devices",
+    "runs",
+    "compare",
+    "report",
+    "crossover",
+    "replay",
+    "ingest",
+    "archive",
+    "mosquitto",
+    "simulate",
 )
-for _name, _command in COMMANDS.items():
-    app.command(_name, epilog=_EXAMPLES[_name])(_command)
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"edgesweep-collector {metadata.version('edgesweep')}")
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
-    ] = False,
-) -> None:
-    pass
+"""Each one is a module of that name with a function, or a group of commands, of that name."""
+_AGAIN = ": the same command can be given again"
+_GOES_ON = ": what the archive has taken it keeps; the same command goes on with the rest"
+_SAID = {
+    "archive": _GOES_ON,
+    "ingest": _GOES_ON,
+    "simulate": ": what was acknowledged is in the archive; the same command begins anew",
+}
 
 
 def main() -> None:
-    """Run the command line; the process ends with its exit code."""
-    app()
+    """Run a command; what the caller can mend is one line on stderr, never a traceback."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupted)
+    from .commands import run  # noqa: PLC0415 - slow to import
+
+    run(sys.argv[1:])
+
+
+def _interrupted(_sign: int, _frame: FrameType | None) -> NoReturn:
+    """One that measures or serves listens for itself, once it has begun."""
+    said = _SAID.get(sys.argv[1] if len(sys.argv) > 1 else "", _AGAIN)
+    # Not by way of a buffer, in the middle of whose use this may be.
+    os.write(sys.stderr.fileno(), f"edgesweep-collector: interrupted{said}\n".encode())
+    sys.exit(130)

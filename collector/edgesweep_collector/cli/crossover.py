@@ -13,16 +13,26 @@ from edgesweep_collector.core.problem_json import ProblemError, read_problems
 from edgesweep_collector.core.words import words
 from edgesweep_collector.report.text import render_text
 
+from . import values
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edgesweep_collector.core.problem import Problem
 
 _USAGE = 2
+_MOST_DIGITS = 400
 
 
 def crossover(
-    file: Annotated[Path, typer.Argument(help='One problem, or {"vectors": [...]}, as JSON.')],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            parser=values.path,
+            metavar="FILE",
+            help='One problem, or {"vectors": [...]}, as JSON.',
+        ),
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
     """Say at which concurrency one engine overtakes the other, or why none does."""
@@ -30,7 +40,7 @@ def crossover(
     try:
         problems = read_problems(document)
     except ProblemError as error:
-        _refuse(file, str(error), "correct that key")
+        _refuse(file, str(error), "correct it there")
     many = isinstance(document, dict) and "vectors" in document
     typer.echo(_as_json(problems, many) if as_json else _as_text(problems), nl=as_json)
 
@@ -39,7 +49,7 @@ def _document(file: Path) -> object:
     try:
         return json.loads(
             file.read_text(encoding="utf-8"),
-            parse_constant=_no_constant,
+            parse_int=_whole,
             object_pairs_hook=_no_duplicates,
         )
     except OSError as error:
@@ -50,8 +60,9 @@ def _document(file: Path) -> object:
         _refuse(file, f"not valid JSON: {error}", "correct it there")
 
 
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number; write null for a level that failed")
+def _whole(digits: str) -> float:
+    """As Python reads it, which refuses thousands of digits without saying where they are."""
+    return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
 
 
 def _no_duplicates(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:

@@ -1,13 +1,16 @@
-"""``devices``: who has reported, and what each last said of itself."""
+"""``devices``: who has reported, what each last said of itself, and what never came."""
 
 from __future__ import annotations
 
 import json
 import math
+import time
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from edgesweep.events import ranges_text
 
 from .options import AsJson, Config, add_row, new_table, one_line_errors, opened_archive, show
 
@@ -15,18 +18,72 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from edgesweep.records import Heartbeat, SensorValue
-    from edgesweep_collector.archive.rows import DeviceRow
+    from edgesweep_collector.archive.rows import DeviceRow, EpochGaps
+
+_DAY_NS = 24 * 3600 * 10**9
+_SHOWN_RANGES = 8
+_COLUMNS = (
+    "device",
+    "hardware class",
+    "last seen",
+    "agent",
+    "in its spool",
+    "sensors",
+    "clock",
+    "not well",
+)
 
 
-def devices(config: Config, as_json: AsJson = False) -> None:
+def devices(
+    config: Config,
+    gaps: Annotated[
+        bool, typer.Option("--gaps", help="List records that never came, instead.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """List every device that was ever heard."""
     with one_line_errors(), opened_archive(config) as archive:
-        rows = archive.devices()
+        rows, missing = ([], archive.gaps()) if gaps else (archive.devices(), [])
     if as_json:
-        lines = [_line(row) for row in rows]
-        typer.echo(json.dumps({"devices": lines}, indent=2, allow_nan=False))
+        found = {"gaps": [_gap(one) for one in missing]}
+        told = found if gaps else {"devices": [_line(row) for row in rows]}
+        typer.echo(json.dumps(told, indent=2, allow_nan=False))
     else:
-        show(_table(rows))
+        show(_gap_table(missing) if gaps else _table(rows, time.time_ns()))
+
+
+def _gap(one: EpochGaps) -> dict[str, object]:
+    return {
+        "device_id": one.device_id,
+        "epoch": f"{one.epoch:016x}",
+        "n_missing": one.n_missing,
+        "missing": [
+            {"first": span.first, "last": span.last, "n": span.n, "since_ns": span.since_ns}
+            for span in one.missing
+        ],
+        "reconciled": dict(one.reconciled),
+    }
+
+
+def _gap_table(found: list[EpochGaps]) -> Table:
+    table = new_table("device", "epoch", "missing", "numbers", "since", "accounted for")
+    for one in found:
+        add_row(
+            table,
+            one.device_id,
+            f"{one.epoch:016x}",
+            str(one.n_missing),
+            _numbers(one),
+            _instant(min(span.since_ns for span in one.missing)) if one.missing else "",
+            ", ".join(f"{n} {reason}" for reason, n in sorted(one.reconciled.items())),
+        )
+    return table
+
+
+def _numbers(one: EpochGaps) -> str:
+    shown = [(span.first, span.last) for span in one.missing[:_SHOWN_RANGES]]
+    more = len(one.missing) - len(shown)
+    return ranges_text(shown) + (f" and {more} more" if more else "")
 
 
 def _line(row: DeviceRow) -> dict[str, object]:
@@ -39,6 +96,10 @@ def _line(row: DeviceRow) -> dict[str, object]:
         "hardware_class": told.hardware_class if told else None,
         "performance_state": told.performance_state if told else None,
         "labels": dict(told.labels) if told else {},
+        "conflict_ns": row.conflict_ns,
+        "clock": row.clock.value if row.clock else None,
+        "skew_s": None if row.skew_ns is None else row.skew_ns / 1e9,
+        "troubles": dict(sorted(heartbeat.troubles.items())) if heartbeat else {},
         "spool_rows": heartbeat.spool_rows if heartbeat else None,
         "dropped": dict(heartbeat.dropped) if heartbeat else {},
         "sensor_up": dict(sorted(heartbeat.sensor_up.items())) if heartbeat else {},
@@ -52,20 +113,51 @@ def _reading(one: SensorValue) -> dict[str, object]:
     return {"name": one.name, "unit": one.unit, "value": value, "reason": one.reason}
 
 
-def _table(rows: list[DeviceRow]) -> Table:
-    table = new_table("device", "hardware class", "last seen", "agent", "in its spool", "sensors")
+def _table(rows: list[DeviceRow], now_ns: int) -> Table:
+    table = new_table(
+        "device",
+        "hardware class",
+        "last seen",
+        "agent",
+        "in its spool",
+        "sensors",
+        "clock",
+        "not well",
+    )
     for row in rows:
-        seen = datetime.fromtimestamp(row.last_seen_ns / 1e9, timezone.utc)
         add_row(
             table,
             row.device_id,
             row.device.hardware_class if row.device else "",
-            f"{seen:%Y-%m-%d %H:%M:%S}Z",
+            _instant(row.last_seen_ns),
             row.agent_version,
             str(row.heartbeat.spool_rows) if row.heartbeat else "",
             _sensors(row.heartbeat),
+            _clock(row),
+            _not_well(row, now_ns),
         )
     return table
+
+
+def _clock(row: DeviceRow) -> str:
+    """``synced, 0.3 s behind``, by its last heartbeat, whose way counts as behind."""
+    if row.clock is None or row.skew_ns is None:
+        return ""
+    skew_s = row.skew_ns / 1e9
+    how = "behind" if skew_s >= 0 else "ahead"
+    return f"{row.clock.value}, {abs(skew_s):.1f} s {how}"
+
+
+def _not_well(row: DeviceRow, now_ns: int) -> str:
+    troubles = row.heartbeat.troubles if row.heartbeat else {}
+    told = [f"{part}: {text}" for part, text in sorted(troubles.items())]
+    if row.conflict_ns is not None and row.conflict_ns > now_ns - _DAY_NS:
+        told.insert(0, "conflict: two machines report under this id")
+    return "; ".join(told)
+
+
+def _instant(ns: int) -> str:
+    return f"{datetime.fromtimestamp(ns / 1e9, timezone.utc):%Y-%m-%d %H:%M:%S}Z"
 
 
 def _sensors(heartbeat: Heartbeat | None) -> str:

@@ -16,6 +16,8 @@ from edgesweep_collector.core.pairing import PairingError
 from edgesweep_collector.errors import CollectorError, NotArchived
 from edgesweep_collector.settings import load
 
+from . import values
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -26,7 +28,10 @@ _LOOK_AT = 10_000
 """Newest runs among which the start of an id is looked for."""
 
 Config = Annotated[
-    Path, typer.Option("--config", metavar="FILE", help="The collector's settings (TOML).")
+    Path,
+    typer.Option(
+        "--config", parser=values.path, metavar="FILE", help="The collector's settings (TOML)."
+    ),
 ]
 Runs = Annotated[
     list[str] | None,
@@ -59,7 +64,7 @@ def one_line_errors() -> Iterator[None]:
 @contextmanager
 def opened_archive(config: Path) -> Iterator[Archive]:
     """The archive that a settings file names, which has to exist."""
-    archive = Archive.open(load(config).archive.url, create=False)
+    archive = Archive.of(load(config).archive, create=False)
     try:
         yield archive
     finally:

@@ -9,12 +9,22 @@ from typing import Annotated
 import typer
 
 from edgesweep_collector.core.pairing import pair
+from edgesweep_collector.outfile import STANDARD_OUTPUT, place, sink
 from edgesweep_collector.report.gather import gather
 from edgesweep_collector.report.html import render_html
 
+from . import values
 from .options import Config, Contenders, Runs, archived_levels, one_line_errors
 
-Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="Where the HTML goes.")]
+Out = Annotated[
+    Path,
+    typer.Option(
+        "--out",
+        parser=values.path,
+        metavar="FILE",
+        help="Where the HTML goes; - for standard output.",
+    ),
+]
 Reproduce = Annotated[
     list[str] | None,
     typer.Option(help="A command line that measured it, to be shown; may be given again."),
@@ -30,6 +40,8 @@ def report(
 ) -> None:
     """Write the report on two contenders: verdict, curves, table, and what was left out."""
     with one_line_errors():
+        to_stream = out == STANDARD_OUTPUT
+        target = out if to_stream else place("--out", out, make_folder=True)
         runs, levels = archived_levels(config, run)
         default = (f"edgesweep-collector report {' '.join(f'--run {one}' for one in runs)}",)
         facts = gather(
@@ -38,9 +50,10 @@ def report(
             reproduce=tuple(reproduce) if reproduce else default,
         )
         try:
-            out.parent.mkdir(parents=True, exist_ok=True)
-            out.write_text(render_html(facts), encoding="utf-8")
+            with sink(target) as file:
+                file.write(render_html(facts).encode())
         except OSError as error:
             typer.echo(f"edgesweep-collector: {out}: {error.strerror}", err=True)
             raise typer.Exit(1) from error
-    typer.echo(str(out))
+    if not to_stream:
+        typer.echo(str(out))

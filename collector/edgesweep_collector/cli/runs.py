@@ -28,12 +28,16 @@ if TYPE_CHECKING:
     from edgesweep.records import LevelResult, Run
     from edgesweep_collector.archive.rows import RunRow
 
+_MOST = 10**6
+
 
 def runs(
     config: Config,
     run_id: Annotated[str | None, typer.Argument(help="Show this run with its levels.")] = None,
     device: Annotated[str | None, typer.Option(help="Only runs of this device.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most this many, newest first.")] = 100,
+    limit: Annotated[
+        int, typer.Option(min=1, max=_MOST, help="At most this many, newest first.")
+    ] = 100,
     as_json: AsJson = False,
 ) -> None:
     """List runs, or show one (as JSON: edgesweep.run/1)."""

@@ -59,11 +59,12 @@ def estimate(problem: Problem) -> Answer:
     """The answer to ``problem``; it never raises for what was measured or is missing."""
     sample = _sample(problem)
     capacity = capacity_of(problem)
+    kept = {ratio.name for ratio in sample.kept}
     common = Answer(
         verdict=Verdict(Kind.INSUFFICIENT_DATA),
         capacity=capacity,
         units=len(sample.kept),
-        set_aside=tuple(r.name for r in sample.ratios if r not in sample.kept),
+        set_aside=tuple(r.name for r in sample.ratios if r.name not in kept),
         failed_a=_failed(sample.ratios, "A"),
         failed_b=_failed(sample.ratios, "B"),
         dropped=sum(r.a.dropped + r.b.dropped for r in sample.ratios),

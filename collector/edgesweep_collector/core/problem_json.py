@@ -16,6 +16,8 @@ _T = TypeVar("_T")
 
 _UNIT_KINDS: Final[Mapping[str, UnitKind]] = {"devices": "device", "sessions": "session"}
 _LEVEL: Final = re.compile(r"0*[1-9][0-9]{0,8}")
+_MOST: Final = 1e300
+"""Beyond that, ratios overflow."""
 _KEYS: Final = ("id", "title", "metric", "higher_is_better", "equivalence_margin", "engines")
 _KEYS_OF_DATA: Final = ("cells", "units", "capacity")
 # Provenance and expectations that published vectors carry beside the data.
@@ -101,7 +103,7 @@ def _curve(value: object, key: str) -> Curve:
     for level, cell in _object(value, key).items():
         if not _LEVEL.fullmatch(level):
             raise ProblemError(
-                _at(key, level), "expected a concurrency, a whole number from 1, as key"
+                key, f"expected a concurrency, a whole number from 1, as key, got {_shown(level)}"
             )
         if int(level) in curve:
             raise ProblemError(_at(key, level), f"the level {int(level)} is given twice")
@@ -113,15 +115,16 @@ def _cell(value: object, key: str) -> tuple[float, ...] | None:
     if value is None:
         return None
     if not isinstance(value, list):
-        return (_value(value, key),)
+        return (_value(value, key, "a number, or null for a level that failed"),)
     if not value:
         raise ProblemError(key, "expected repeats, got []; write null for a level that failed")
-    return tuple(_value(repeat, key) for repeat in value)
+    what = "a number (of a level that failed there are none: write null for all of it)"
+    return tuple(_value(repeat, f"{key}[{i}]", what) for i, repeat in enumerate(value))
 
 
-def _value(value: object, key: str) -> float:
+def _value(value: object, key: str, what: str) -> float:
     # Zero and below are read: the estimator drops and counts them, as a rounding client's doing.
-    return _number(value, key, "a number > 0 or null")
+    return _number(value, key, what)
 
 
 def _limit(value: object, key: str) -> Limit:
@@ -152,8 +155,8 @@ def _margin(value: object, key: str) -> float:
 def _number(value: object, key: str, what: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise _unexpected(key, what, value)
-    if abs(value) > 1e300 or not math.isfinite(value):
-        raise _unexpected(key, what, value)
+    if abs(value) > _MOST or not math.isfinite(value):
+        raise _unexpected(key, f"{what}, finite and at most {_MOST:g}", value)
     return float(value)
 
 
@@ -206,7 +209,9 @@ def _at(key: str, name: str) -> str:
 
 
 def _unexpected(key: str, what: str, value: object) -> ProblemError:
+    return ProblemError(key, f"expected {what}, got {_shown(value)}")
+
+
+def _shown(value: object) -> str:
     shown = json.dumps(value, default=repr)
-    return ProblemError(
-        key, f"expected {what}, got {shown if len(shown) <= 60 else shown[:57] + '...'}"
-    )
+    return shown if len(shown) <= 60 else shown[:57] + "..."

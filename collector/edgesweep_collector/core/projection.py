@@ -8,6 +8,7 @@ over both (influxdata/influxdb#17953, #26937).
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -41,8 +42,12 @@ TAGS = (
     "weight_format",
     "status",
     "thermal",
+    "spool",
 )
 """Tag names that are ours."""
+
+_MS = 1_000_000
+_TIES = 1_000_000
 
 _SCALARS = {name: m for name, m in REGISTRY.items() if m.shape is Shape.SCALAR}
 _DISTRIBUTIONS = {name: m for name, m in REGISTRY.items() if m.shape is Shape.DISTRIBUTION}
@@ -80,25 +85,44 @@ SCHEMA: dict[str, FieldType] = _FACTS | {
 _TAKEN = frozenset(TAGS) | frozenset(SCHEMA) | {"time"}
 
 
-def point_time_ns(effective_wall_ns: int, row_id: int) -> int:
-    """The time of a level's point: its effective time to the millisecond, then its archive row.
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a record's point is: at a time, in a series.
+
+    Attributes:
+        time_ns: In ns since 1970.
+        spool: The value of the tag of that name.
+    """
+
+    time_ns: int
+    spool: str
+
+
+def place(effective_wall_ns: int, tie: int) -> Place:
+    """The place of a record, unlike that of any other of its device, whatever its clock showed.
 
     A point that shares measurement, tags and time with another overwrites it, and the levels of
-    one device, contender and workload share all tags: session, attempt and concurrency are
-    fields, so that a sweep is one series and not thousands. Time has to tell them apart.
+    one device, contender and workload share all other tags: session, attempt and concurrency are
+    fields, so that a sweep is one series and not thousands. Times alone do not tell them apart:
+    a clock steps back, begins at the same instant at each boot, or is so wrong that the time of
+    arrival counts, of a whole spool at once.
 
-    A device measures one level after the other, so its times are expected to increase strictly,
-    by far more than a millisecond. Not so when a clock steps back, when it is so wrong that the
-    time of arrival counts (a whole spool arrives at once), or in an import. The six digits under
-    the millisecond, which no level is exact to, therefore hold ``row_id mod 1,000,000``: levels
-    of the same millisecond stay apart unless their rows are a multiple of a million apart. Both
-    inputs are fixed once in the archive, so a resend has the same bytes.
+    So the time is the effective one to the millisecond, which no record is exact to, and the six
+    digits below it are the last six of ``tie``; the digits above those are a tag. A device's
+    records in turn have the same tag, a million of them at a time, and all of that is of the
+    envelope alone: a resend, and a replay from a restored archive, has the same bytes.
+
+    Args:
+        effective_wall_ns: The time the record counts for.
+        tie: The sum of its spool's epoch, which is random, and its number: unlike that of any
+            other record of its device.
     """
-    return effective_wall_ns // 1_000_000 * 1_000_000 + row_id % 1_000_000
+    above, below = divmod(tie, _TIES)
+    return Place(effective_wall_ns // _MS * _MS + below, f"{above:x}")
 
 
-def level_point(level: LevelResult, time_ns: int) -> Point:
-    """The one point of ``level`` at ``time_ns`` (see :func:`point_time_ns`).
+def level_point(level: LevelResult, at: Place) -> Point:
+    """The one point of ``level`` at its :func:`place`.
 
     Metrics that this version does not know are left out (:func:`unknown_metrics` names them);
     a metric that was not measured is no field, never a zero.
@@ -110,7 +134,7 @@ def level_point(level: LevelResult, time_ns: int) -> Point:
     for name in _DISTRIBUTIONS:
         if name in level.distributions:
             fields.update(_distribution(name, level.distributions[name]))
-    return Point(MEASUREMENT, _tags(level), fields, time_ns)
+    return Point(MEASUREMENT, _tags(level, at.spool), fields, at.time_ns)
 
 
 def unknown_metrics(level: LevelResult) -> tuple[str, ...]:
@@ -131,7 +155,7 @@ def label_tag(key: str) -> str:
     return f"label_{key}" if taken else key
 
 
-def _tags(level: LevelResult) -> dict[str, str]:
+def _tags(level: LevelResult, spool: str) -> dict[str, str]:
     own = {
         "device": level.device.device_id,
         "hardware_class": level.device.hardware_class,
@@ -143,6 +167,7 @@ def _tags(level: LevelResult) -> dict[str, str]:
         "weight_format": level.contender.weight_format,
         "status": level.status.value,
         "thermal": level.attributes.get("thermal", ""),
+        "spool": spool,
     }
     labels = {label_tag(key): value for key, value in level.device.labels.items() if key}
     return own | labels

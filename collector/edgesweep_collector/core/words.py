@@ -42,9 +42,9 @@ _CLAIMS: Final[Mapping[Kind, str]] = {
 _ADVICE: Final[Mapping[Kind, str]] = {
     Kind.CROSSOVER: "{switch}",
     Kind.DOMINATES: "use {x} {over}",
-    Kind.TIE_THEN: "use {x} from {from}, either below",
+    Kind.TIE_THEN: "use {x} from {from}, either {before}",
     Kind.UNRESOLVED_THEN: "use {x} from {bound}",
-    Kind.THEN_TIE: "use {x} up to {upto}, either beyond",
+    Kind.THEN_TIE: "use {x} up to {upto}, either {after}",
     Kind.THEN_UNRESOLVED: "use {x} up to {bound}",
     Kind.TIE: "choose by something other than this metric",
     Kind.INCONCLUSIVE: "measure more units or sessions before choosing by this metric",
@@ -122,7 +122,9 @@ def _fields(problem: Problem, answer: Answer) -> dict[str, str]:
         "start": _at(" from about ", answer.figures.leads_from),
         "end": _at(" up to about ", answer.figures.leads_until),
         "from": str(_rounded_up(answer)),
+        "before": _span_of_levels(_range(answer)[0], _rounded_up(answer) - 1),
         "upto": str(_rounded_down(answer)),
+        "after": _span_of_levels(_rounded_down(answer) + 1, _range(answer)[1]),
         "bound": str(answer.figures.bound),
         "excluded": _excluded(problem, answer),
         "changes": ", ".join(_changes(problem, answer)),
@@ -155,8 +157,15 @@ def _everywhere(answer: Answer) -> str:
 
 def _over(answer: Answer) -> str:
     """The levels that the lead was seen at: nothing is said beyond them."""
-    low, high = answer.range or (0, 0)
-    return f"at {low}" if low == high else f"from {low} to {high}"
+    return _span_of_levels(*_range(answer))
+
+
+def _range(answer: Answer) -> tuple[int, int]:
+    return answer.range or (0, 0)
+
+
+def _span_of_levels(low: int, high: int) -> str:
+    return f"at {low}" if low >= high else f"from {low} to {high}"
 
 
 def _listed(names: list[str]) -> str:

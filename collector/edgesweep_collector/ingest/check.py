@@ -63,8 +63,9 @@ def _objection(envelope: Envelope, identity: str | None) -> tuple[str, str] | No
         return "device_id", f"{envelope.device_id[:80]!r} is no device id"
     if identity is not None and envelope.device_id != identity:
         return "identity", f"{identity} sent an envelope of {envelope.device_id}"
-    if envelope.schema != SCHEMA:
-        return "schema", f"schema {envelope.schema}, this collector knows {SCHEMA}"
+    if envelope.schema < SCHEMA:
+        # A later one is kept, and read after an upgrade; there has never been an earlier one.
+        return "schema", f"schema {envelope.schema}, which there has never been"
     if len(envelope.payload) > MAX_PAYLOAD_BYTES:
         return "size", f"a payload of {len(envelope.payload)} bytes"
     if max(envelope.epoch, envelope.seq) > _MAX_63_BIT:

@@ -1,7 +1,11 @@
-"""The gRPC transport: ``edgesweep.v1.Ingest.Deliver``, one long stream per device."""
+"""The gRPC transport: ``edgesweep.v1.Ingest.Deliver``, one long stream per device.
+
+With TLS a device is who its certificate says, and an envelope of another device is refused.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -9,14 +13,19 @@ import anyio
 import grpc
 import grpc.aio
 
-from edgesweep.envelope import Ack, encode_ack
+from edgesweep.envelope import encode_ack
 from edgesweep_collector.errors import ListenError, SettingsError
+from edgesweep_collector.peers import Denylist
+from edgesweep_collector.tls import Renewable, Role, grpc_credentials
+
+from .admission import Admission, peer_of_stream
+from .stream import Stream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from edgesweep_collector.counters import Counters
-    from edgesweep_collector.settings import Listen
+    from edgesweep_collector.settings import Listen, TlsSettings
 
     from .accept import Acceptor
 
@@ -36,8 +45,8 @@ _OPTIONS = (
     ("grpc.so_reuseport", 0),
 )
 _STOP_WITHIN_S = 1.5
-# Acks that a stream holds for a device that does not read them.
-_ACKS = 1024
+# How soon a stream ends that is not to go on: its certificate was denied, or has run out.
+_LOOK_S = 1.0
 
 
 class GrpcIngest:
@@ -47,22 +56,36 @@ class GrpcIngest:
         acceptor: Where envelopes go.
         counters: What is counted.
         listen: The address; without TLS it must be a loopback address.
+        tls: Who we are, whose certificates are taken, and whose are denied.
 
     Raises:
-        SettingsError: any other address, since identities could then be forged.
+        SettingsError: any other address without TLS, since identities could then be forged; or a
+            file of ``tls`` is of no use.
     """
 
-    def __init__(self, acceptor: Acceptor, counters: Counters, listen: Listen) -> None:
-        if not listen.is_loopback:
+    def __init__(
+        self,
+        acceptor: Acceptor,
+        counters: Counters,
+        listen: Listen,
+        tls: TlsSettings | None = None,
+    ) -> None:
+        if tls is None and not listen.is_loopback:
             raise SettingsError(
                 f"grpc.listen: {listen} is not a loopback address, and without TLS anyone who "
-                "reaches it could speak for any device; listen on 127.0.0.1"
+                "reaches it could speak for any device; set [grpc.tls], or listen on 127.0.0.1"
             )
         self._acceptor = acceptor
         self._counters = counters
         self._listen = listen
-        self._streams: set[_Stream] = set()
+        self._files = None if tls is None else Renewable(tls, "grpc.tls", Role.SERVER)
+        if self._files is not None:
+            counters.certificate_expires.labels("grpc.tls").set_function(self._files.expires_s)
+        denylist_file = None if tls is None else tls.denylist_file
+        self._admission = Admission(Denylist(denylist_file, "grpc.tls.denylist_file"))
+        self._streams: set[Stream] = set()
         self._server: grpc.aio.Server | None = None
+        self._looking: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Bind the address and serve.
@@ -78,33 +101,66 @@ class GrpcIngest:
         handler = grpc.method_handlers_generic_handler(_SERVICE, {"Deliver": method})
         server.add_generic_rpc_handlers((handler,))
         try:
-            port = server.add_insecure_port(str(self._listen))
+            port = self._bind(server)
         except RuntimeError as error:
             await server.stop(None)
             raise ListenError(f"grpc.listen: cannot bind {self._listen}: {error}") from error
         await server.start()
         self._server = server
+        if self._files is not None:
+            self._looking = asyncio.create_task(self._look())
         _log.info("grpc listens", extra={"host": self._listen.host, "port": port})
 
     async def stop(self) -> None:
         """Refuse new streams, let the open ones end with their acks, and close."""
         if self._server is None:
             return
+        if self._looking is not None:
+            self._looking.cancel()
         for stream in self._streams:
             stream.read_no_more()
         await self._server.stop(_STOP_WITHIN_S)
         self._server = None
 
     def health(self) -> str | None:
-        """``None`` while it serves."""
-        return None if self._server is not None else "not listening"
+        """``None`` while it serves with a certificate that devices can take."""
+        if self._server is None:
+            return "not listening"
+        return self._files.problem() if self._files else None
+
+    def _bind(self, server: grpc.aio.Server) -> int:
+        if self._files is None:
+            return server.add_insecure_port(str(self._listen))
+        return server.add_secure_port(str(self._listen), grpc_credentials(self._files))
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            for stream in self._streams:
+                objection = self._admission.objection(stream.peer) if stream.peer else None
+                if objection is not None and stream.denied is None:
+                    stream.deny(objection)
 
     async def _deliver(
         self,
         requests: AsyncIterator[bytes],
         context: grpc.aio.ServicerContext[bytes, bytes],
     ) -> None:
-        stream = _Stream(self._counters)
+        peer = peer_of_stream(context.auth_context())
+        objection = self._admission.objection(peer) if peer else None
+        if objection is None:
+            objection = await self._serve(Stream(self._counters, peer), requests, context)
+        if objection is not None:
+            _log.warning("refused a device", extra={"why": objection, "from": context.peer()})
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, objection)
+
+    async def _serve(
+        self,
+        stream: Stream,
+        requests: AsyncIterator[bytes],
+        context: grpc.aio.ServicerContext[bytes, bytes],
+    ) -> str | None:
+        """Serve a stream to its end, and say why it was ended, if it was denied."""
         self._streams.add(stream)
         try:
             # Without this a client would not learn that it is connected before its first ack.
@@ -117,48 +173,4 @@ class GrpcIngest:
         finally:
             self._streams.discard(stream)
             stream.close()
-
-
-class _Stream:
-    """One device's stream: what was read from it and is not answered yet, and its acks."""
-
-    def __init__(self, counters: Counters) -> None:
-        self._counters = counters
-        self._out, self.acks = anyio.create_memory_object_stream[Ack](_ACKS)
-        self._reading = anyio.CancelScope()
-        self._unanswered = 0
-        self._ended = False
-
-    async def read(self, requests: AsyncIterator[bytes], acceptor: Acceptor) -> None:
-        """Hand in what comes until the device or the server ends it."""
-        with self._reading:
-            async for raw in requests:
-                self._unanswered += 1
-                # No identity: without TLS there is no certificate that would name the sender.
-                await acceptor.submit(raw, None, "grpc", self.reply, self._settled)
-        self._ended = True
-        self._end_if_answered()
-
-    def read_no_more(self) -> None:
-        """Let the stream end once everything that was taken is answered."""
-        self._reading.cancel()
-
-    def reply(self, ack: Ack) -> None:
-        """Queue an ack. A device that reads none loses some: it sends again what it missed."""
-        try:
-            self._out.send_nowait(ack)
-        except (anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
-            self._counters.dropped_acks.inc()
-
-    def close(self) -> None:
-        """Free the queue; acks that come later are dropped."""
-        self._out.close()
-        self.acks.close()
-
-    def _settled(self) -> None:
-        self._unanswered -= 1
-        self._end_if_answered()
-
-    def _end_if_answered(self) -> None:
-        if self._ended and self._unanswered == 0:
-            self._out.close()
+        return stream.denied

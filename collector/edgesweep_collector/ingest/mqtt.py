@@ -17,6 +17,7 @@ import anyio
 
 from edgesweep import topics
 from edgesweep.envelope import Ack, encode_ack
+from edgesweep_collector.peers import Denylist
 
 from .broker import IN_FLIGHT, Arrived, Broker, Connection
 
@@ -40,13 +41,23 @@ class MqttIngest:
         acceptor: Where envelopes go.
         counters: What is counted.
         broker: Where to connect.
+
+    Raises:
+        SettingsError: a file of ``broker.tls`` is of no use.
     """
 
     def __init__(self, acceptor: Acceptor, counters: Counters, broker: Broker) -> None:
+        denylist_file = None if broker.tls is None else broker.tls.denylist_file
+        self._denylist = Denylist(denylist_file, "mqtt.tls.denylist_file")
+        self._told: set[str] = set()
         self._acceptor = acceptor
         self._counters = counters
         self._broker = broker
-        self._connection: Connection | None = None
+        self._connection = Connection(broker, self)
+        if self._connection.tls is not None:
+            expires_s = self._connection.tls.files.expires_s
+            counters.certificate_expires.labels("mqtt.tls").set_function(expires_s)
+        self._pump: asyncio.Task[None] | None = None
         self._problem: str | None = "not connected yet"
         self._waiting: asyncio.Queue[Arrived] = asyncio.Queue(16 * IN_FLIGHT)
         self._unanswered = 0
@@ -56,12 +67,11 @@ class MqttIngest:
         """Begin to connect; a broker that is not there is waited for, and :meth:`health` tells."""
         loop = asyncio.get_running_loop()
         self._pump = loop.create_task(self._hand_in())
-        self._connection = Connection(self._broker, self)
         self._connection.start(loop)
 
     async def stop(self) -> None:
         """Take nothing more, give what was taken a second to be answered, and disconnect."""
-        if self._connection is None or self._answered is not None:
+        if self._pump is None or self._answered is not None:
             return
         self._answered = anyio.Event()
         if self._unanswered:
@@ -100,8 +110,7 @@ class MqttIngest:
             # A flood of QoS 0, which knows no limit, may leave no room for QoS 1 either. The
             # PUBACK frees the broker's slot: what counts for the device is the ack alone.
             self._counters.retries.inc()
-            if self._connection is not None:
-                self._connection.puback(message)
+            self._connection.puback(message)
         else:
             self._unanswered += 1
 
@@ -109,12 +118,12 @@ class MqttIngest:
         while True:
             message = await self._waiting.get()
             try:
-                await self._submit(message)
+                self._submit(message)
             except Exception:  # noqa: BLE001 -- one message must not end the transport
                 _log.exception("a message could not be handed in")
                 self._settled(message)
 
-    async def _submit(self, message: Arrived) -> None:
+    def _submit(self, message: Arrived) -> None:
         parsed = topics.parse_up(message.topic)
         settled = partial(self._settled, message)
         if parsed is None:
@@ -123,21 +132,31 @@ class MqttIngest:
             settled()
             return
         device_id, _ = parsed
+        if self._denylist.denies(device_id):
+            self._deny(device_id)
+            settled()
+            return
         reply = _AckTopic(self, device_id)
-        await self._acceptor.submit(message.payload, device_id, "mqtt", reply, settled)
+        # Never waits: all devices share this line, and one that floods it must not stop it.
+        if not self._acceptor.offer(message.payload, device_id, "mqtt", reply, settled):
+            settled()
+
+    def _deny(self, device_id: str) -> None:
+        # No ack either: should it be let in again, its spool still has everything.
+        self._counters.rejected.labels("denied").inc()
+        if device_id not in self._told:
+            self._told.add(device_id)
+            _log.warning("refused a device", extra={"why": "denylist", "device": device_id})
 
     def _settled(self, message: Arrived) -> None:
         self._unanswered -= 1
-        if self._connection is not None:
-            self._connection.puback(message)
+        self._connection.puback(message)
         if self._answered is not None and self._unanswered == 0:
             self._answered.set()
 
     def send_ack(self, device_id: str, ack: Ack) -> None:
         """Publish an ack on the topic of the device that sent, whatever the envelope claimed."""
-        if self._connection is None or not self._connection.publish(
-            topics.ack(device_id), encode_ack(ack)
-        ):
+        if not self._connection.publish(topics.ack(device_id), encode_ack(ack)):
             self._counters.dropped_acks.inc()
 
 

@@ -47,6 +47,18 @@ class Rejected(WriteError):  # noqa: N818
     """At least one line is at fault, for good (400, 422); the server's words are the message."""
 
 
+class Expiring(Rejected):
+    """At least one line is older than the server's retention policy keeps any.
+
+    Attributes:
+        dropped: How many lines the server says it left out, for this or any other reason.
+    """
+
+    def __init__(self, message: str, dropped: int) -> None:
+        super().__init__(message)
+        self.dropped = dropped
+
+
 class Writer(Protocol):
     """Where lines go."""
 
@@ -70,6 +82,10 @@ class ArchivedLevel(Protocol):
         """Its start in nanoseconds since 1970, corrected for what is known of the clock."""
 
     @property
+    def tie(self) -> int:
+        """As :func:`edgesweep_collector.core.projection.place` needs it."""
+
+    @property
     def level(self) -> LevelResult:
         """What the device reported."""
 
@@ -84,6 +100,10 @@ class ArchivedTelemetry(Protocol):
     @property
     def effective_wall_ns(self) -> int:
         """When it was measured, in nanoseconds since 1970, as for a level."""
+
+    @property
+    def tie(self) -> int:
+        """As for a level."""
 
     @property
     def device_id(self) -> str:
@@ -114,8 +134,12 @@ class Source(Protocol):
     def cursor(self, name: str) -> int:
         """The last row that the projection ``name`` is done with; 0 at the beginning."""
 
-    def set_cursor(self, name: str, row_id: int) -> None:
-        """Store the cursor of ``name`` durably."""
+    def set_cursor(self, name: str, row_id: int, *, expected: int | None = None) -> bool:
+        """Store the cursor of ``name`` durably, and only if it still is what was ``expected``.
+
+        Whether it was: somebody else may have set it back meanwhile, to have rows written again,
+        or may have gone on from here after our lease had run out.
+        """
 
     def add_dead_letter(
         self, projection: str, row_id: int, line: str, error: str, at_ns: int

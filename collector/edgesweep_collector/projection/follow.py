@@ -18,6 +18,7 @@ from edgesweep_collector.errors import ArchiveUnavailable
 from edgesweep_collector.projection.batch import levels
 from edgesweep_collector.projection.settle import (
     Dead,
+    Expired,
     State,
     Stored,
     Wait,
@@ -34,6 +35,27 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+# Well within a lease, whose term is half a minute.
+_RENEW_WITHIN_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How much at once, and how often.
+
+    Attributes:
+        batch: Most rows read, and lines written, at once; of telemetry with a hundred readings,
+            200 are half a megabyte, of levels less.
+        poll_s: Seconds between looks at the archive when nobody calls :meth:`Follower.notify`.
+            Rows that come in between make one batch.
+    """
+
+    batch: int = 200
+    poll_s: float = 1.0
+
+
+_PACE = Pace()
+
 
 @dataclass(frozen=True, slots=True)
 class Status:
@@ -41,26 +63,43 @@ class Status:
 
     Attributes:
         cursor: Last archive row that is done.
+        moved_ns: When this collector last moved the cursor, or found nothing left to do, in ns
+            since 1970; 0 before it did.
         lag_rows: Rows read and not done; the batch size means that many or more.
         written: Lines stored by the server, resends included.
         dead_letters: Lines refused for good.
+        expired: Lines that are older than the server keeps any.
         dropped_fields: Fields with a value that line protocol cannot express.
+        dropped_points: Rows of which that left nothing.
         unknown_metrics: Values of metrics that this version does not know.
         state: How the server, or the archive, took the last request.
         alarm: What a person has to look at: as in :class:`.base.Refused`, or ``archive`` when it
             is the archive that does not answer; empty if nothing.
         last_error: The server's last words of refusal; kept when it recovers.
+        standby: Another collector holds the lease, and does the work.
     """
 
     cursor: int = 0
+    moved_ns: int = 0
     lag_rows: int = 0
     written: int = 0
     dead_letters: int = 0
+    expired: int = 0
     dropped_fields: int = 0
+    dropped_points: int = 0
     unknown_metrics: int = 0
     state: State = State.OK
     alarm: str = ""
     last_error: str = ""
+    standby: bool = False
+
+
+class _LeaseLostError(Exception):
+    """Another collector goes on from where the cursor is."""
+
+
+def _alone() -> bool:
+    return True
 
 
 class Follower:
@@ -77,8 +116,8 @@ class Follower:
         *,
         name: str,
         read: Callable[[Source, int, int], Batch | None] = levels,
-        batch: int = 500,
-        poll_s: float = 1.0,
+        lease: Callable[[], bool] = _alone,
+        pace: Pace = _PACE,
         clock: Callable[[], int] = time.time_ns,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
     ) -> None:
@@ -89,8 +128,9 @@ class Follower:
             writer: The server; likewise.
             name: Names the cursor and the dead letters.
             read: What is followed: :func:`.batch.levels` or :func:`.batch.telemetry`.
-            batch: Most rows read, and lines written, at once.
-            poll_s: Seconds between looks at the archive when nobody calls :meth:`notify`.
+            lease: Whether this collector may write now (:class:`.lease.Lease`); asked in the
+                worker thread before each look at the archive and before each request.
+            pace: How much at once, and how often.
             clock: Nanoseconds since 1970, for the time of a dead letter.
             sleep: Waits that many seconds while the server is not to be asked.
         """
@@ -98,8 +138,8 @@ class Follower:
         self._writer = writer
         self._name = name
         self._next = read
-        self._batch = batch
-        self._poll_s = poll_s
+        self._lease = lease
+        self._pace = pace
         self._clock = clock
         self._sleep = sleep
         self._status = Status()
@@ -128,53 +168,88 @@ class Follower:
                 self._hold(Wait(backoff_s(failures), State.UNAVAILABLE, str(error), "archive"))
                 await self._sleep(backoff_s(failures))
                 continue
+            except _LeaseLostError:
+                self._stand_by()
+                more = False
             failures = 0
             self._recover()
             if not more:
-                with anyio.move_on_after(self._poll_s):
+                with anyio.move_on_after(self._pace.poll_s):
                     await news.wait()
 
     async def _advance(self) -> bool:
-        """Settle one batch; whether there was one."""
-        batch = await to_thread.run_sync(self._read)
+        """Settle one batch; whether there may be more."""
+        cursor, batch = await to_thread.run_sync(self._read)
         if batch is None:
+            self._set(moved_ns=self._clock())
             return False
         dead = await self._deliver(batch.entries)
-        await to_thread.run_sync(self._commit, dead, batch.last)
-        self._set(cursor=batch.last, lag_rows=0)
-        self._count(dropped_fields=batch.dropped_fields, unknown_metrics=batch.unknown_metrics)
-        return True
+        if not await to_thread.run_sync(self._commit, dead, cursor, batch.last):
+            # Set back meanwhile, to have rows written again: look where to.
+            return True
+        self._set(cursor=batch.last, lag_rows=0, moved_ns=self._clock())
+        self._count(
+            dropped_fields=batch.dropped_fields,
+            dropped_points=batch.dropped_points,
+            unknown_metrics=batch.unknown_metrics,
+        )
+        return batch.rows >= self._pace.batch
 
-    def _read(self) -> Batch | None:
+    def _read(self) -> tuple[int, Batch | None]:
+        self._hold_lease()
         # Asked each time, so that setting it back rebuilds without a restart.
         cursor = self._source.cursor(self._name)
-        found = self._next(self._source, cursor, self._batch)
-        self._set(cursor=cursor, lag_rows=found.rows if found else 0)
-        return found
+        found = self._next(self._source, cursor, self._pace.batch)
+        self._set(cursor=cursor, lag_rows=found.rows if found else 0, standby=False)
+        return cursor, found
+
+    def _write(self, lines: Sequence[str]) -> None:
+        self._hold_lease()
+        self._writer.write(lines)
+
+    def _hold_lease(self) -> None:
+        if not self._lease():
+            raise _LeaseLostError
 
     async def _deliver(self, entries: Sequence[Entry]) -> list[Dead]:
-        """Write until every entry is stored or dead; the dead ones."""
+        """Write until every entry is stored, dead or expired; the dead ones."""
         dead = []
-        steps = settle(entries, self._writer.write)
+        steps = settle(entries, self._write)
         while (step := await to_thread.run_sync(next, steps, None)) is not None:
             if isinstance(step, Wait):
                 self._hold(step)
-                await self._sleep(step.seconds)
+                await self._pause(step.seconds)
                 continue
             self._recover()
             if isinstance(step, Stored):
                 self._count(written=step.count)
+            elif isinstance(step, Expired):
+                self._count(expired=step.count)
             else:
                 dead.append(step)
                 self._bury(step)
         return dead
 
-    def _commit(self, dead: Sequence[Dead], row_id: int) -> None:
+    async def _pause(self, seconds: float) -> None:
+        """Wait, in parts, so that the lease does not run out meanwhile."""
+        while seconds > 0:
+            part = min(seconds, _RENEW_WITHIN_S)
+            await self._sleep(part)
+            seconds -= part
+            if seconds > 0:
+                await to_thread.run_sync(self._hold_lease)
+
+    def _commit(self, dead: Sequence[Dead], cursor: int, row_id: int) -> bool:
         for letter in dead:
             self._source.add_dead_letter(
                 self._name, letter.entry.row_id, letter.entry.text, letter.error, self._clock()
             )
-        self._source.set_cursor(self._name, row_id)
+        return self._source.set_cursor(self._name, row_id, expected=cursor)
+
+    def _stand_by(self) -> None:
+        if not self._status.standby:
+            _log.info("another collector projects", extra={"projection": self._name})
+        self._set(standby=True, lag_rows=0)
 
     def _hold(self, step: Wait) -> None:
         if step.state is not self._status.state:

@@ -4,6 +4,9 @@ Telegraf's table, with bisection: a refused batch is halved down to the lines th
 Writing the good ones again is harmless, since a resend has the same bytes, so the same rule is
 right for 1.x (stores the good lines of a refused batch), 2.x (stores none when a line is
 malformed) and 3 (lists the lines at fault).
+
+Lines older than the retention policy are no fault: the server would delete them at once. They are
+told apart, and a batch of nothing else is settled in one request.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from edgesweep_collector.projection.base import (
+    Expiring,
     Refused,
     Rejected,
     TooLarge,
@@ -63,6 +67,13 @@ class Dead:
 
 
 @dataclass(frozen=True, slots=True)
+class Expired:
+    """``count`` lines are older than the server keeps any: it would delete them at once."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Nothing is lost; ask for the next step after ``seconds``.
 
@@ -75,7 +86,7 @@ class Wait:
     alarm: str = ""
 
 
-Step = Stored | Dead | Wait
+Step = Stored | Dead | Expired | Wait
 """What happened, one at a time."""
 
 
@@ -103,6 +114,8 @@ def settle(
         failures = 0
         if error is None:
             yield Stored(len(chunk))
+        elif isinstance(error, Expiring) and error.dropped >= len(chunk):
+            yield Expired(len(chunk))
         elif len(chunk) == 1:
             yield Dead(chunk[0], str(error))
         else:

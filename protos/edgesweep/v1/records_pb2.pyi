@@ -110,7 +110,7 @@ class Event(_message.Message):
     def __init__(self, name: _Optional[str] = ..., message: _Optional[str] = ..., attributes: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("uptime_s", "spool_rows", "spool_bytes", "dropped", "sensor_up")
+    __slots__ = ("uptime_s", "spool_rows", "spool_bytes", "dropped", "sensor_up", "troubles")
     class DroppedEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -125,17 +125,26 @@ class Heartbeat(_message.Message):
         key: str
         value: bool
         def __init__(self, key: _Optional[str] = ..., value: bool = ...) -> None: ...
+    class TroublesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     UPTIME_S_FIELD_NUMBER: _ClassVar[int]
     SPOOL_ROWS_FIELD_NUMBER: _ClassVar[int]
     SPOOL_BYTES_FIELD_NUMBER: _ClassVar[int]
     DROPPED_FIELD_NUMBER: _ClassVar[int]
     SENSOR_UP_FIELD_NUMBER: _ClassVar[int]
+    TROUBLES_FIELD_NUMBER: _ClassVar[int]
     uptime_s: float
     spool_rows: int
     spool_bytes: int
     dropped: _containers.ScalarMap[str, int]
     sensor_up: _containers.ScalarMap[str, bool]
-    def __init__(self, uptime_s: _Optional[float] = ..., spool_rows: _Optional[int] = ..., spool_bytes: _Optional[int] = ..., dropped: _Optional[_Mapping[str, int]] = ..., sensor_up: _Optional[_Mapping[str, bool]] = ...) -> None: ...
+    troubles: _containers.ScalarMap[str, str]
+    def __init__(self, uptime_s: _Optional[float] = ..., spool_rows: _Optional[int] = ..., spool_bytes: _Optional[int] = ..., dropped: _Optional[_Mapping[str, int]] = ..., sensor_up: _Optional[_Mapping[str, bool]] = ..., troubles: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Telemetry(_message.Message):
     __slots__ = ("readings",)

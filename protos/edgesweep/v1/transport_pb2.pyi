@@ -80,11 +80,13 @@ class Ack(_message.Message):
         DUPLICATE: _ClassVar[Ack.Status]
         REJECTED: _ClassVar[Ack.Status]
         RETRY: _ClassVar[Ack.Status]
+        RESEND: _ClassVar[Ack.Status]
     STATUS_UNSPECIFIED: Ack.Status
     STORED: Ack.Status
     DUPLICATE: Ack.Status
     REJECTED: Ack.Status
     RETRY: Ack.Status
+    RESEND: Ack.Status
     DEVICE_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     RANGES_FIELD_NUMBER: _ClassVar[int]
@@ -98,3 +100,17 @@ class Ack(_message.Message):
     reason: str
     retry_after_s: float
     def __init__(self, device_id: _Optional[str] = ..., epoch: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[SeqRange, _Mapping]]] = ..., status: _Optional[_Union[Ack.Status, str]] = ..., reason: _Optional[str] = ..., retry_after_s: _Optional[float] = ...) -> None: ...
+
+class Carried(_message.Message):
+    __slots__ = ("envelope", "received_ns", "transport", "effective_wall_ns", "time_source")
+    ENVELOPE_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_NS_FIELD_NUMBER: _ClassVar[int]
+    TRANSPORT_FIELD_NUMBER: _ClassVar[int]
+    EFFECTIVE_WALL_NS_FIELD_NUMBER: _ClassVar[int]
+    TIME_SOURCE_FIELD_NUMBER: _ClassVar[int]
+    envelope: bytes
+    received_ns: int
+    transport: str
+    effective_wall_ns: int
+    time_source: str
+    def __init__(self, envelope: _Optional[bytes] = ..., received_ns: _Optional[int] = ..., transport: _Optional[str] = ..., effective_wall_ns: _Optional[int] = ..., time_source: _Optional[str] = ...) -> None: ...

@@ -1,6 +1,6 @@
 """Makes an environment for each of the peers: DIR/vllm, DIR/aiperf, DIR/guidellm.
 
-    python tests/bench/peers/install.py DIR [--python /path/to/python3.12] [NAME ...]
+    python tests/bench/peers/install.py DIR [--python /path/to/python3.11] [NAME ...]
 
 Then ``client_cost.py --peer NAME=DIR/NAME/bin/python``. Each wants several minutes, vLLM and
 GuideLLM several gigabytes: both need torch.
@@ -23,8 +23,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("name", nargs="*", default=known)
-    parser.add_argument("--python", default=sys.executable, help="3.11 or 3.12")
-    options = parser.parse_args()
+    parser.add_argument("--python", default=sys.executable, help="3.11 has all three")
+    options = parser.parse_intermixed_args()
     if unknown := set(options.name) - set(known):
         parser.error(f"no peer {', '.join(sorted(unknown))}; there is {', '.join(known)}")
     return max(install(options.folder / name, name, options.python) for name in options.name)

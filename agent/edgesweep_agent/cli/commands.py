@@ -1,0 +1,101 @@
+"""The commands of the program, and how one of them is run."""
+
+from __future__ import annotations
+
+from importlib import import_module, metadata
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from . import COMMANDS
+from .oneline import one_line_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# Click keeps the lines of a block that begins with \b as they are.
+_EXAMPLES = {
+    "": """\b
+Examples:
+  edgesweep-agent sweep --url http://127.0.0.1:8080
+  edgesweep-agent sweep --plan plan.toml --json run.json --samples samples.jsonl
+  edgesweep-agent serve --config agent.toml""",
+    "sweep": """\b
+Examples:
+  edgesweep-agent sweep --url http://127.0.0.1:8080
+  edgesweep-agent sweep --url http://127.0.0.1:8000 --model NAME --levels 1,2,4,8 \\
+      --workload chat-512-128 --budget 1h --json run.json
+  edgesweep-agent sweep --plan plan.toml --submit --config agent.toml
+  edgesweep-agent sweep --plan plan.toml --dry-run""",
+    "probe": """\b
+Examples:
+  edgesweep-agent probe http://127.0.0.1:8080
+  edgesweep-agent probe http://127.0.0.1:8000 --json""",
+    "inspect": """\b
+Examples:
+  edgesweep-agent inspect
+  edgesweep-agent inspect --json""",
+    "fit": """\b
+Examples:
+  edgesweep-agent fit model.gguf --context 4096 --reserve 2GiB
+  edgesweep-agent fit model.gguf --class 8g --levels 1,4,16 --json""",
+    "meter": """\b
+Examples:
+  edgesweep-agent meter wall.csv --run run.json --json run-wall.json
+  edgesweep-agent meter wall.csv --run run.json --edge first""",
+    "serve": """\b
+Example:
+  edgesweep-agent serve --config /etc/edgesweep/agent.toml""",
+    "csr": """\b
+Examples:
+  edgesweep-agent csr --config /etc/edgesweep/agent.toml --out press-07.csr
+  edgesweep-agent csr --config /etc/edgesweep/agent.toml --install press-07.crt
+  edgesweep-agent csr --config /etc/edgesweep/agent.toml --check""",
+}
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"edgesweep-agent {metadata.version('edgesweep')}")
+        raise typer.Exit
+
+
+def _root(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print and exit."),
+    ] = False,
+) -> None:
+    """Options that stand before a command."""
+
+
+def command_line(names: Iterable[str] = COMMANDS) -> typer.Typer:
+    """The commands of these names; what the others need is not imported."""
+    app = typer.Typer(
+        name="edgesweep-agent",
+        help="Sweep the local inference engine over concurrency, and deliver what was measured.",
+        epilog=_EXAMPLES[""],
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    app.callback()(_root)
+    for name in names:
+        module = import_module(f".{name}", __package__)
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=name)
+        else:
+            app.command(name, epilog=_EXAMPLES[name])(getattr(module, name))
+    return app
+
+
+def _asked(words: list[str]) -> Iterable[str]:
+    """The command that was typed; all of them where the help is wanted, or none has the name."""
+    return words[:1] if words and words[0] in COMMANDS else COMMANDS
+
+
+def run(words: list[str]) -> None:
+    """Run the command that was typed; the process ends with its exit code."""
+    with one_line_errors():
+        command_line(_asked(words))(words)

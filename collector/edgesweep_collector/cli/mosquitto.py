@@ -1,0 +1,105 @@
+"""``mosquitto``: write the configuration of a broker that lets each device speak for itself."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - typer resolves the annotation
+from typing import Annotated
+
+import typer
+
+from edgesweep.topics import is_device_id
+from edgesweep_collector.core.mosquitto import Site, access_list, configuration, objection
+from edgesweep_collector.errors import CollectorError
+from edgesweep_collector.outfile import STANDARD_OUTPUT, place, replacing
+from edgesweep_collector.peers import Denylist
+
+from . import values
+from .options import one_line_errors
+
+
+def mosquitto(  # noqa: PLR0913, PLR0917 -- the options of a command
+    out: Annotated[
+        Path,
+        typer.Option("--out", parser=values.path, metavar="DIR", help="Write the two files here."),
+    ],
+    ca: Annotated[
+        Path,
+        typer.Option(
+            "--ca",
+            parser=values.path,
+            metavar="FILE",
+            help="The authority of devices and collectors.",
+        ),
+    ],
+    cert: Annotated[
+        Path,
+        typer.Option(
+            "--cert", parser=values.path, metavar="FILE", help="The broker's certificate."
+        ),
+    ],
+    key: Annotated[
+        Path, typer.Option("--key", parser=values.path, metavar="FILE", help="Its key.")
+    ],
+    crl: Annotated[
+        Path | None,
+        typer.Option(
+            "--crl",
+            parser=values.path,
+            metavar="FILE",
+            help="The authority's list of revoked ones.",
+        ),
+    ] = None,
+    denylist: Annotated[
+        Path | None,
+        typer.Option(
+            "--denylist", parser=values.path, metavar="FILE", help="The collectors' denylist_file."
+        ),
+    ] = None,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The port to listen on.")] = 8883,
+    address: Annotated[str, typer.Option(help="The address to listen on (default: all).")] = "",
+    collector: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--collector",
+            metavar="NAME",
+            help="Common name of a collector's certificate; may be given again "
+            "(default: collector.1).",
+        ),
+    ] = None,
+) -> None:
+    """Write mosquitto.conf and acl for mosquitto 2.0, with mutual TLS and a topic per device.
+
+    Certificates and keys are only named, as the broker will see them, so that this can be run on
+    another machine. After a change of the access list, send the broker SIGHUP.
+    """
+    with one_line_errors():
+        denied = Denylist(None if denylist is None else str(denylist), "--denylist").names
+    site = Site(
+        ca_file=str(ca.absolute()),
+        cert_file=str(cert.absolute()),
+        key_file=str(key.absolute()),
+        acl_file=str((out / "acl").absolute()),
+        port=port,
+        address=address,
+        collectors=tuple(collector or ("collector.1",)),
+        crl_file=None if crl is None else str(crl.absolute()),
+        denied=tuple(sorted(filter(is_device_id, denied))),
+    )
+    problem = objection(site)
+    if problem is not None:
+        raise typer.BadParameter(problem)
+    if out == STANDARD_OUTPUT:
+        raise typer.BadParameter("--out names a folder: two files cannot go to standard output")
+    with one_line_errors():
+        for name, text in (("mosquitto.conf", configuration(site)), ("acl", access_list(site))):
+            _write(out / name, text)
+    typer.echo(f"{out / 'mosquitto.conf'}\n{out / 'acl'}")
+
+
+def _write(path: Path, text: str) -> None:
+    target = place("--out", path, make_folder=True)
+    try:
+        with replacing(target) as file:
+            file.write(text.encode())
+    except OSError as error:
+        raise CollectorError(f"{path}: {error.strerror}") from error
