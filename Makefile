@@ -11,7 +11,7 @@ READY  := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fix lint types imports protos drift lock services bench bench-client bench-ingest fuzz torture chaos soak scale engines-real memory-cases clean-levels clean
+.PHONY: help setup demo test samples check fix lint types imports protos drift lock services bench bench-client bench-ingest fuzz torture chaos soak scale engines-real memory-cases clean-levels clean
 
 help:     ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -32,8 +32,11 @@ demo: setup  ## a real sweep from a real engine to the answer: build/demo/report
 	@exec $(BIN)/python demo/demo.py
 
 test: setup services  ## all tests; those whose services are missing are skipped by name
-	$(BIN)/python -m pytest -n 4 --dist worksteal -m 'not alone'
-	$(BIN)/python -m pytest -m alone
+	$(BIN)/python -m pytest -n 4 --dist worksteal -m 'not alone and not sample'
+	$(BIN)/python -m pytest -m 'alone and not sample'
+
+samples: setup services  ## short runs of chaos, torture, fuzz and soak (4 minutes)
+	$(BIN)/python -m pytest -m sample
 
 services:
 	@tests/services.sh

@@ -15,6 +15,7 @@ from spooling import MIB, Disk, drained, keys, result, telemetry
 TORTURE = Path(__file__).parents[1] / "torture"
 
 
+@pytest.mark.sample
 def test_a_sample():
     counts = {"kills": 6, "torn": 15, "truncated": 15, "flips": 15, "power": 6, "full": 1}
     options = [word for name, count in counts.items() for word in (f"--{name}", str(count))]

@@ -335,20 +335,20 @@ async def test_a_kind_of_a_newer_version_leaves_as_well(tmp_path):
 
 async def test_nobody_subscribes(tmp_path):
     policy = Policy(backoff_s=0.2, resend_s=0.4, stalled_s=1.0)
-    with spool_of(tmp_path, 30) as spool:
+    with spool_of(tmp_path, 300) as spool:
         async with running(peer_of(tmp_path)) as peer:
             peer.leave()
             async with draining(drain_of(spool, peer.uplink, policy)) as drain:
                 await eventually(lambda: drain.trouble == "no_subscribers")
                 await anyio.sleep(0.3)
                 sent = published(peer)
-                assert sent < 30
+                assert sent < 150
                 await anyio.sleep(2.0)
                 # Not stalled, and one asks for all, every now and then.
                 assert (drain.state, peer.streams) == ("connected", 1)
                 assert 3 <= published(peer) - sent <= 12
                 peer.join()
-                await eventually(lambda: spool.status().rows == 0, within_s=5)
+                await eventually(lambda: spool.status().rows == 0)
                 assert drain.told == ""
 
 

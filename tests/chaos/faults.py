@@ -40,14 +40,15 @@ class Fault:
 def schedule(seed: int, duration_s: float) -> list[Fault]:
     """Faults that all end by the end; no two at one time on one thing.
 
-    At the end there are two at once, for which the records of all agents have to wait: the
-    database is away, and meanwhile the broker is killed with all that it has.
+    At the end the records of all agents have to wait: the database is away, and meanwhile the
+    broker and the collectors are killed with all that they hold.
     """
     dice = random.Random(seed)
     last_s = dice.uniform(*_LAST_S)
     away = Fault(duration_s - last_s, last_s, dice.choice(("kill", "stop")), "postgres")
     dead_s = dice.uniform(0.2, 0.8) * last_s
-    found = [away, Fault(duration_s - dead_s, dead_s, "kill", "broker")]
+    found = [away]
+    found += [Fault(duration_s - dead_s, dead_s, "kill", one) for one in ("broker", *COLLECTORS)]
     at_s = FIRST_S
     while at_s < duration_s:
         fault = _drawn(dice, at_s)

@@ -18,7 +18,7 @@ CHAOS = Path(__file__).parents[1] / "chaos/chaos.py"
 LAST_LINE = r"made (\d+) stored (\d+) lost (\d+) doubled (\d+) resent (\d+)"
 
 pytestmark = [
-    pytest.mark.alone,
+    pytest.mark.sample,
     needs_mosquitto,
     needs_postgres,
     pytest.mark.skipif(shutil.which("influxd") is None, reason=NO_INFLUX),

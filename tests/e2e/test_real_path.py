@@ -6,7 +6,6 @@ collector was away in the middle of the sweep.
 
 from __future__ import annotations
 
-import json
 import signal
 import sqlite3
 import subprocess
@@ -15,14 +14,16 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+import anyio
 import pytest
 
+from edgesweep_agent import control
 from influx import running_influx
 from influx_rewrite import rewriting
 from mosquitto import Mosquitto, free_port, needs_mosquitto
 
 BIN = Path(sys.executable).parent
-LEVELS = [1, 2, 4]
+LEVELS = [1, 2]
 # One thread each: two that meet at a barrier would crawl as soon as another process wants a core.
 PLAN = """
 name = "real-path"
@@ -30,20 +31,20 @@ levels = {levels}
 order = "ascending"
 requests = 3
 [[workloads]]
-prompt_tokens = 40
-output_tokens = 8
+prompt_tokens = 24
+output_tokens = 6
 [[contenders]]
 mode = "managed"
 name = "Q4_1"
 model = "{model}"
-slots = 4
+slots = 2
 context_per_request = 256
 threads = 1
 [[contenders]]
 mode = "managed"
 name = "Q4_1 longer"
 model = "{model}"
-slots = 4
+slots = 2
 context_per_request = 512
 threads = 1
 """
@@ -132,11 +133,11 @@ def archived(root: Path) -> dict[str, int]:
         db.close()
 
 
-def spool(root: Path) -> dict:
-    command = [BIN / "edgesweep-agent", "spool", "status", "--json"]
-    command += ["--config", root / "edgesweep-agent.toml"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return json.loads(done.stdout) if done.returncode == 0 else {}
+def spool(root: Path) -> control.Report:
+    async def ask() -> control.Report:
+        return await control.status(root / "agent.sock")
+
+    return anyio.run(ask)
 
 
 @needs_mosquitto
@@ -164,12 +165,12 @@ def test_nothing_is_lost_and_nothing_is_twice(kind, tmp_path, packaged_model):
         try:
             until(lambda: archived(tmp_path).get("level", 0) >= 1, agent.log)
             collector.end(signal.SIGKILL)
-            held = until(lambda: spool(tmp_path).get("rows_by_kind", {}).get("level"), agent.log)
+            held = until(lambda: spool(tmp_path).rows_by_kind.get("level"), agent.log)
             assert held >= 1
             collector.start()
             until(lambda: archived(tmp_path).get("event", 0) == 2, agent.log)
-            until(lambda: spool(tmp_path).get("rows") == 0, agent.log)
-            made = spool(tmp_path)["made"]
+            until(lambda: spool(tmp_path).rows == 0, agent.log)
+            made = spool(tmp_path).made
             n_levels = 2 * len(LEVELS)
             until(lambda: len(influx.rows("SELECT * FROM edgesweep_level")) >= n_levels, agent.log)
             points = influx.rows("SELECT concurrency, contender_id FROM edgesweep_level")

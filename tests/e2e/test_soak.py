@@ -36,6 +36,7 @@ def test_what_rises_has_a_slope_and_what_wanders_has_none():
         slope(walk(0.0, n=10))
 
 
+@pytest.mark.sample
 @needs_mosquitto
 def test_more_and_more_devices_make_a_table():
     done = subprocess.run(

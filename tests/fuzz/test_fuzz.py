@@ -23,6 +23,7 @@ BUDGET = {
 }
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("target", BUDGET)
 def test_nothing_crashes_hangs_or_grows(target, tmp_path):
     options = ["--target", target, "--inputs", str(BUDGET[target]), "--seed", "1"]
