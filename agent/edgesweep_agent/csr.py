@@ -16,8 +16,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 
+from edgesweep_common.outfile import beside, place, replacing
+
 from . import tls
-from .outfile import beside, place, replacing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

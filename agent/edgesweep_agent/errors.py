@@ -1,6 +1,6 @@
 """What can go wrong with the set-up, by who has to act.
 
-AgentError
+ProgramError
   + UsageError        the caller: an argument that cannot be right            exit 2
   + SettingsError     the operator: a configuration that cannot be used       exit 78
   + EngineError       the operator of the engine: it is not there, not ready, or not one
@@ -14,30 +14,24 @@ was wrong and what to do about it.
 
 from __future__ import annotations
 
+from edgesweep_common.errors import ProgramError, SettingsError, UsageError
 
-class AgentError(Exception):
-    """The root of the tree; ``exit_code`` is what the command ends with."""
-
-    exit_code = 1
-
-
-class UsageError(AgentError):
-    """An argument that cannot be right, such as a model that the server does not have."""
-
-    exit_code = 2
-
-
-class SettingsError(AgentError):
-    """A configuration file that cannot be read or used; systemd must not restart on it."""
-
-    exit_code = 78
+__all__ = [
+    "DaemonError",
+    "EngineError",
+    "LaunchError",
+    "ProgramError",
+    "SettingsError",
+    "SpoolError",
+    "UsageError",
+]
 
 
-class EngineError(AgentError):
+class EngineError(ProgramError):
     """The engine cannot be measured: unreachable, still loading, or no such API."""
 
 
-class LaunchError(AgentError):
+class LaunchError(ProgramError):
     """A managed engine did not start; its levels have failed for ``reason``."""
 
     def __init__(self, message: str, *, reason: str = "not_ready") -> None:
@@ -45,9 +39,9 @@ class LaunchError(AgentError):
         self.reason = reason
 
 
-class SpoolError(AgentError):
+class SpoolError(ProgramError):
     """The spool cannot be used by this process."""
 
 
-class DaemonError(AgentError):
+class DaemonError(ProgramError):
     """The daemon's control socket does not answer, or refuses."""

@@ -21,7 +21,7 @@ from edgesweep.topics import is_device_id
 from . import certificate
 from .certificate import Certificate, Unreadable
 from .core.alerts import refusal, unsatisfied
-from .errors import AgentError
+from .errors import ProgramError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ _LEAST_WAIT_S = 0.3
 _RENEW = "get a new one: edgesweep-agent csr"
 
 
-class CertificateTrouble(AgentError):  # noqa: N818 -- a state of files, and mended there
+class CertificateTrouble(ProgramError):  # noqa: N818 -- a state of files, and mended there
     """A certificate, key or authority is of no use as it is; names the file and what to do."""
 
 

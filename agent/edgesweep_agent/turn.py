@@ -11,7 +11,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from .errors import AgentError
+from .errors import ProgramError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ PARENT = "EDGESWEEP_PARENT_PID"
 _PR_SET_PDEATHSIG = 1
 
 
-class Busy(AgentError):  # noqa: N818 - it passes
+class Busy(ProgramError):  # noqa: N818 - it passes
     """Another sweep is running on this device."""
 
 

@@ -1,6 +1,6 @@
 """What can go wrong in the collector, and who acts on it.
 
-    CollectorError
+    ProgramError
       UsageError             the caller: an argument that cannot be right (exit 2)
       SettingsError          the operator: edit the file, then start again (exit 78)
       ArchiveError
@@ -14,26 +14,21 @@ A damaged, forged or oversized envelope is none of these: it is answered, counte
 
 from __future__ import annotations
 
+from edgesweep_common.errors import ProgramError, SettingsError, UsageError
 
-class CollectorError(Exception):
-    """Anything the collector raises on purpose; the message is fit for the operator."""
-
-    exit_code = 1
-
-
-class UsageError(CollectorError):
-    """An argument that cannot be right, such as a folder where a file is to be written."""
-
-    exit_code = 2
-
-
-class SettingsError(CollectorError):
-    """The settings cannot be used as they are."""
-
-    exit_code = 78
+__all__ = [
+    "ArchiveError",
+    "ArchiveUnavailable",
+    "ArchiveUnusable",
+    "ListenError",
+    "NotArchived",
+    "ProgramError",
+    "SettingsError",
+    "UsageError",
+]
 
 
-class ArchiveError(CollectorError):
+class ArchiveError(ProgramError):
     """The archive did not do what it was asked."""
 
 
@@ -45,9 +40,9 @@ class ArchiveUnavailable(ArchiveError):  # noqa: N818 -- a state of the archive,
     """A write failed and was rolled back: the disk is full, or the file is locked."""
 
 
-class NotArchived(CollectorError):  # noqa: N818 -- a state of the archive, named as one
+class NotArchived(ProgramError):  # noqa: N818 -- a state of the archive, named as one
     """What was asked for is not in the archive."""
 
 
-class ListenError(CollectorError):
+class ListenError(ProgramError):
     """An address cannot be bound."""

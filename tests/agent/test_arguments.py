@@ -24,11 +24,19 @@ def parameters(kind):
     """The parameters of a kind: the command's words, the name, and what typer is told of it."""
     for words, function in callbacks(command_line()):
         for name, hint in get_type_hints(function, include_extras=True).items():
-            if get_origin(hint) is Annotated and kind in {
-                (whole := get_args(hint))[0],
-                *get_args(whole[0]),
-            }:
-                yield words, name, whole[1]
+            # Before Python 3.11 what is None by default is wrapped once more.
+            for one in (hint, *get_args(hint)):
+                if get_origin(one) is Annotated and kind in {
+                    (whole := get_args(one))[0],
+                    *get_args(whole[0]),
+                }:
+                    yield words, name, whole[1]
+
+
+def option_of(name, info):
+    """As it is typed; what typer was given first is in the place of a default."""
+    names = [one for one in (info.default, *info.param_decls) if str(one).startswith("--")]
+    return names[-1] if names else f"--{name.replace('_', '-')}"
 
 
 FILES = [pytest.param(*one, id=" ".join((*one[0], one[1]))) for one in parameters(Path)]
@@ -55,7 +63,7 @@ def test_no_number_is_what_only_float_takes_for_one(words, name, info, text):
 def test_an_empty_name_is_no_file(words, name, info, capsys):
     """``Path`` takes it for the folder that one is in."""
     if isinstance(info, OptionInfo):
-        option = info.param_decls[-1] if info.param_decls else f"--{name.replace('_', '-')}"
+        option = option_of(name, info)
         told = refused(capsys, *words, option, "")
         assert option in told
     else:

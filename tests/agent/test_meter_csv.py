@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from edgesweep_agent.cli.commands import command_line
 from edgesweep_agent.core.meter_csv import MeterError, instant_ns, parse, shifted, step_ns
-from edgesweep_agent.errors import AgentError, UsageError
+from edgesweep_agent.errors import ProgramError, UsageError
 from edgesweep_agent.sensors.meter import read_log
 
 S = 1_000_000_000
@@ -222,7 +222,7 @@ def test_the_levels_get_their_energy_at_the_wall(tmp_path):
 
 def test_a_clock_that_is_off_by_an_hour_is_put_right(tmp_path):
     late = log(5, 60, steps=[(20, 8)], start=T0 + 3600)
-    with pytest.raises(AgentError, match="no level has energy: if the meter's clock is off"):
+    with pytest.raises(ProgramError, match="no level has energy: if the meter's clock is off"):
         meter(tmp_path, late, [level(1, 22, 40)])
     run, _ = meter(tmp_path, late, [level(1, 22, 40)], "--offset", "-3600")
     assert run["levels"][0]["power_w"] == pytest.approx(13.01, rel=1e-3)

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from mutations import damaged, number, real, utf8
 
-from edgesweep_agent.errors import SettingsError as AgentError
 from edgesweep_agent.plan import SweepPlan
 from edgesweep_agent.presets import with_preset
 from edgesweep_agent.settings import load as load_agent
 from edgesweep_agent.settings import load_settings
 from edgesweep_agent.sweep.ledger import plan_json
-from edgesweep_collector.errors import SettingsError as CollectorError
 from edgesweep_collector.settings import listen, load
+from edgesweep_common.errors import SettingsError
 
 if TYPE_CHECKING:
     import random
@@ -109,7 +108,7 @@ def agent(target: Callable[..., Any]) -> Any:
         _uncommented(ROOT / "agent/agent.example.toml"),
         (ROOT / "agent/agent.example.toml").read_text(encoding="utf-8"),
     )
-    return target(texts.make, partial(_agent, _File()), (AgentError,))
+    return target(texts.make, partial(_agent, _File()), (SettingsError,))
 
 
 def _agent(file: _File, given: bytes) -> str:
@@ -121,7 +120,7 @@ def collector(target: Callable[..., Any]) -> Any:
     """The collector's settings."""
     example = ROOT / "collector/collector.example.toml"
     texts = Texts(_uncommented(example), example.read_text(encoding="utf-8"))
-    return target(texts.make, partial(_collector, _File()), (CollectorError,))
+    return target(texts.make, partial(_collector, _File()), (SettingsError,))
 
 
 def _collector(file: _File, given: bytes) -> str:
@@ -143,7 +142,7 @@ def plans(target: Callable[..., Any]) -> Any:
         f'workloads = ["fanout-2048+256-128"]\nbudget = "2h"\nseed = 7\n{least}',
         *presets,
     )
-    return target(texts.make, partial(_plan, _File()), (AgentError,))
+    return target(texts.make, partial(_plan, _File()), (SettingsError,))
 
 
 def _plan(file: _File, given: bytes) -> str:

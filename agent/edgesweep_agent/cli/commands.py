@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from importlib import import_module, metadata
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+from edgesweep_common import commands
 
 from . import COMMANDS
-from .oneline import one_line_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    import typer
 
 # Click keeps the lines of a block that begins with \b as they are.
 _EXAMPLES = {
@@ -53,49 +53,20 @@ Examples:
   edgesweep-agent csr --config /etc/edgesweep/agent.toml --check""",
 }
 
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"edgesweep-agent {metadata.version('edgesweep')}")
-        raise typer.Exit
-
-
-def _root(
-    _version: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print and exit."),
-    ] = False,
-) -> None:
-    """Options that stand before a command."""
+PROGRAM = commands.Program(
+    name="edgesweep-agent",
+    help="Sweep the local inference engine over concurrency, and deliver what was measured.",
+    package=__package__,
+    commands=COMMANDS,
+    examples=_EXAMPLES,
+)
 
 
 def command_line(names: Iterable[str] = COMMANDS) -> typer.Typer:
     """The commands of these names; what the others need is not imported."""
-    app = typer.Typer(
-        name="edgesweep-agent",
-        help="Sweep the local inference engine over concurrency, and deliver what was measured.",
-        epilog=_EXAMPLES[""],
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,
-    )
-    app.callback()(_root)
-    for name in names:
-        module = import_module(f".{name}", __package__)
-        if hasattr(module, "app"):
-            app.add_typer(module.app, name=name)
-        else:
-            app.command(name, epilog=_EXAMPLES[name])(getattr(module, name))
-    return app
-
-
-def _asked(words: list[str]) -> Iterable[str]:
-    """The command that was typed; all of them where the help is wanted, or none has the name."""
-    return words[:1] if words and words[0] in COMMANDS else COMMANDS
+    return commands.command_line(PROGRAM, names)
 
 
 def run(words: list[str]) -> None:
     """Run the command that was typed; the process ends with its exit code."""
-    with one_line_errors():
-        command_line(_asked(words))(words)
+    commands.run(PROGRAM, words)

@@ -11,8 +11,8 @@ import typer
 
 from edgesweep_agent import tls
 from edgesweep_agent.errors import SettingsError, UsageError
-from edgesweep_agent.outfile import STANDARD_OUTPUT, place, sink
 from edgesweep_agent.settings import load_settings
+from edgesweep_common.outfile import STANDARD_OUTPUT, place, sink
 
 from . import values
 

@@ -10,9 +10,9 @@ import typer
 
 from edgesweep_agent.core import metered
 from edgesweep_agent.core.meter_csv import instant_ns, shifted
-from edgesweep_agent.errors import AgentError, UsageError
-from edgesweep_agent.outfile import STANDARD_OUTPUT, place, sink
+from edgesweep_agent.errors import ProgramError, UsageError
 from edgesweep_agent.sensors.meter import read_log, read_run
+from edgesweep_common.outfile import STANDARD_OUTPUT, place, sink
 
 from . import values
 from .options import (  # noqa: TC001 - typer resolves the annotations
@@ -58,7 +58,7 @@ def meter(
     if target is not None:
         _write(target, {**facts, "levels": levels})
     if not any(level["wall"]["joules"] is not None for level in levels):
-        raise AgentError(
+        raise ProgramError(
             f"{log}: no level has energy: if the meter's clock is off, give --offset or --edge"
         )
 

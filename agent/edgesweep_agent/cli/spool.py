@@ -19,9 +19,9 @@ from edgesweep.sizes import size_text
 from edgesweep_agent import control
 from edgesweep_agent.control import Row
 from edgesweep_agent.errors import SpoolError, UsageError
-from edgesweep_agent.outfile import STANDARD_OUTPUT, place, sink
 from edgesweep_agent.settings import load_settings
 from edgesweep_agent.spool import SpoolCopy
+from edgesweep_common.outfile import STANDARD_OUTPUT, place, sink
 
 from . import values
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 
-app = typer.Typer(
+spool = typer.Typer(
     help="What the daemon still holds, and whether it can deliver.",
     rich_markup_mode=None,
     epilog="""\b
@@ -60,12 +60,12 @@ _MOST_ROWS = 10**6
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-@app.callback()
+@spool.callback()
 def _root() -> None:
     """Look into the spool."""
 
 
-@app.command("status")
+@spool.command("status")
 def status(config: Daemon, as_json: AsJson = False) -> None:
     """Ask the running daemon for the state of its spool and of its uplink."""
     report = anyio.run(control.status, load_settings(config).control.socket)
@@ -78,7 +78,7 @@ def status(config: Daemon, as_json: AsJson = False) -> None:
         typer.echo(f"{name:16} {_text(value)}")
 
 
-@app.command("show")
+@spool.command("show")
 def show(
     config: Config = None,
     file: File = None,
@@ -103,7 +103,7 @@ def show(
         typer.echo("\n".join(_table(rows)))
 
 
-@app.command("export")
+@spool.command("export")
 def export(
     to: Annotated[
         Path,
@@ -142,7 +142,7 @@ def export(
     typer.echo(told, err=aside)
 
 
-@app.command("requeue")
+@spool.command("requeue")
 def requeue(
     config: Daemon,
     rows: Annotated[

@@ -19,8 +19,7 @@ from rich.console import Console
 
 from edgesweep_agent import device
 from edgesweep_agent.attach import Patience
-from edgesweep_agent.errors import AgentError, UsageError
-from edgesweep_agent.outfile import STANDARD_OUTPUT, place
+from edgesweep_agent.errors import ProgramError, UsageError
 from edgesweep_agent.sensors.registry import all_sensors, close_all
 from edgesweep_agent.sensors.sampler import Sampler
 from edgesweep_agent.settings import Settings, load_settings
@@ -39,6 +38,7 @@ from edgesweep_agent.sweep.recorder import Keeper, Recorders
 from edgesweep_agent.sweep.run import Outcome, Sweep
 from edgesweep_agent.sweep.submit import Submitter
 from edgesweep_agent.turn import PARENT, end_with, turn
+from edgesweep_common.outfile import STANDARD_OUTPUT, place
 
 from . import options  # noqa: TC001 - typer reads the annotations
 from .choose import Wanted, chosen
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 TURN_WAIT_S = 60.0
 
 
-class StoppedAtOnce(AgentError):  # noqa: N818 - an end, named as one
+class StoppedAtOnce(ProgramError):  # noqa: N818 - an end, named as one
     """By a second signal, in the middle of a level."""
 
 
@@ -248,7 +248,7 @@ def _run(job: Sweep, keepers: list[Keeper], files: list[Output]) -> int:
     try:
         with table:
             outcome = anyio.run(_until_signal, job, caught)
-    except AgentError as error:
+    except ProgramError as error:
         if not caught:
             raise
         raise _stopped(error, interrupted(table.levels, files), caught[0]) from error
@@ -269,10 +269,10 @@ def _run(job: Sweep, keepers: list[Keeper], files: list[Output]) -> int:
     return max(exit_code(outcome), 1 if problems else 0)
 
 
-def _stopped(error: AgentError, kept: str, sign: int) -> AgentError:
+def _stopped(error: ProgramError, kept: str, sign: int) -> ProgramError:
     """What ended a sweep that was told to stop, with what is kept of it, as the command's end."""
     text = kept if isinstance(error, StoppedAtOnce) else f"{error}; {kept}"
-    stopped = AgentError(text)
+    stopped = ProgramError(text)
     stopped.exit_code = 128 + sign
     return stopped
 
@@ -289,13 +289,13 @@ async def _until_signal(job: Sweep, caught: list[int]) -> Outcome:
                 caught.append(int(sign))
                 job.stop.set()
 
-    ended: Outcome | AgentError | None = None
+    ended: Outcome | ProgramError | None = None
     async with anyio.create_task_group() as tasks:
         # A signal that came before somebody listens would end all without a word.
         await tasks.start(listen)
         try:
             ended = await job.run()
-        except AgentError as error:
+        except ProgramError as error:
             ended = error
         tasks.cancel_scope.cancel()
     if isinstance(ended, Outcome):

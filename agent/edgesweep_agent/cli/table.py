@@ -12,7 +12,7 @@ from rich.text import Text
 
 from edgesweep.quantiles import FLOORS
 from edgesweep.records import LevelStatus
-from edgesweep_agent.outfile import drop
+from edgesweep_common.outfile import drop
 
 from .ending import MEASURED
 from .failures import failures

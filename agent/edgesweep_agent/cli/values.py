@@ -1,37 +1,11 @@
-"""What the options of the command line take; typer names the option in every complaint."""
+"""What the options of this command line take, beside what both have."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
-
-import typer
-
 from edgesweep.durations import MOST_S, finite, seconds, seconds_or_zero
+from edgesweep_common.values import complaining, path
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-T = TypeVar("T")
-
-
-def _complaining(parse: Callable[[str], T]) -> Callable[[object], T]:
-    """For typer, which also hands a default over, as it is."""
-
-    def parsed(value: object) -> T:
-        try:
-            return parse(str(value))
-        except ValueError as error:
-            raise typer.BadParameter(str(error)) from error
-
-    return parsed
-
-
-def _path(text: str) -> Path:
-    """``Path("")`` would be the folder that the user happens to be in."""
-    if not text:
-        raise ValueError("an empty name names no file (an unset variable?)")
-    return Path(text)
+__all__ = ["duration_text", "offset_s", "path", "rate_per_s", "share", "wait_s"]
 
 
 def _duration_text(text: str) -> str:
@@ -60,9 +34,8 @@ def _offset_s(text: str) -> float:
     return number
 
 
-path = _complaining(_path)
-wait_s = _complaining(seconds_or_zero)
-duration_text = _complaining(_duration_text)
-share = _complaining(_share)
-rate_per_s = _complaining(_rate)
-offset_s = _complaining(_offset_s)
+wait_s = complaining(seconds_or_zero)
+duration_text = complaining(_duration_text)
+share = complaining(_share)
+rate_per_s = complaining(_rate)
+offset_s = complaining(_offset_s)

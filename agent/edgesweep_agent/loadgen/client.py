@@ -12,7 +12,7 @@ import anyio
 import msgspec
 
 from edgesweep_agent.core.exchange import Exchange
-from edgesweep_agent.errors import AgentError
+from edgesweep_agent.errors import ProgramError
 
 from .frames import COUNTS, CUT, ENDED, EXCHANGE, JOB, Ended, FrameReader, frame
 from .job import Counts, LevelJob
@@ -71,7 +71,7 @@ class LevelOutcome:
         return self.stopped_by == ASKED
 
 
-class LoadGeneratorError(AgentError):
+class LoadGeneratorError(ProgramError):
     """The load generator died; ``outcome`` holds what it had handed over."""
 
     def __init__(self, message: str, outcome: LevelOutcome) -> None:

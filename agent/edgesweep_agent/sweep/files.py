@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from edgesweep.run_json import run_object
 from edgesweep_agent.core.sample_json import sample_object
-from edgesweep_agent.outfile import drop, replacing
+from edgesweep_common.outfile import drop, replacing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from edgesweep.records import Device, MemoryVerdict, Sample, Workload
-    from edgesweep_agent.errors import AgentError
+    from edgesweep_agent.errors import ProgramError
     from edgesweep_agent.plan import SweepPlan
 
     from .recorder import Progress, Recorder
@@ -48,7 +48,7 @@ class Ledger:
     recorder: Recorder
     attempt: int = 1
     adopted: tuple[LevelResult, ...] = ()
-    errors: list[AgentError] = field(default_factory=list)
+    errors: list[ProgramError] = field(default_factory=list)
     contenders: dict[str, Contender] = field(default_factory=dict)
     costs: dict[tuple[str, str], dict[int, LevelCost]] = field(default_factory=dict)
     _lacking_s: float = 0.0

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from edgesweep.records import Device, LevelResult
     from edgesweep_agent.attach import Patience
     from edgesweep_agent.core.schedule import Curve
-    from edgesweep_agent.errors import AgentError
+    from edgesweep_agent.errors import ProgramError
     from edgesweep_agent.plan import SweepPlan
     from edgesweep_agent.workloads.shape import Shape
 
@@ -38,7 +38,7 @@ class Outcome:
 
     run: Run
     levels: tuple[LevelResult, ...]
-    errors: tuple[AgentError, ...]
+    errors: tuple[ProgramError, ...]
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class Sweep:
         """Run the plan to its end, or to the stop.
 
         Raises:
-            AgentError: the only contender could not be made ready: there is nothing to record.
+            ProgramError: the only contender could not be made ready: there is nothing to record.
         """
         ledger = self._ledger()
         terms = Terms(

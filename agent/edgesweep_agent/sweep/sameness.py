@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from edgesweep_agent import attach
 from edgesweep_agent.core.processes import parse_stat
-from edgesweep_agent.errors import AgentError, UsageError
+from edgesweep_agent.errors import ProgramError, UsageError
 from edgesweep_agent.sensors.files import Files
 
 from .attached import alike
@@ -43,7 +43,7 @@ async def what_changed(ready: Ready, box: Box) -> str:
             seen = await attach.look(target.url, model=target.model, api_key=target.api_key)
         except UsageError:
             return f"it does not have {target.model} any more"
-        except AgentError:
+        except ProgramError:
             # It does not answer just now: its level will say so.
             continue
         if alike(seen.facts) != alike(target.facts):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from edgesweep.records import Contender, LevelResult, MemoryVerdict
     from edgesweep_agent.attach import Patience
-    from edgesweep_agent.errors import AgentError
+    from edgesweep_agent.errors import ProgramError
     from edgesweep_agent.plan import ContenderSpec, SweepPlan
     from edgesweep_agent.workloads.shape import Shape
 
@@ -211,7 +211,7 @@ class Visiting:
         await self._skip(cells, "interrupted")
         return []
 
-    async def _cannot(self, cells: list[Cell], error: AgentError) -> None:
+    async def _cannot(self, cells: list[Cell], error: ProgramError) -> None:
         """The contender cannot be measured; the only one of a run leaves nothing to record."""
         self._ledger.errors.append(error)
         alone = len(self._plan.contenders) == 1
@@ -372,7 +372,7 @@ class Visiting:
                 told = said(self._ledger.lacks(self._needed_s(cell) or None))
                 await self._ledger.unmeasured([place], LevelStatus.SKIPPED, reason, attributes=told)
 
-    async def _fail(self, cells: Sequence[Cell], error: AgentError) -> None:
+    async def _fail(self, cells: Sequence[Cell], error: ProgramError) -> None:
         reason = "no_such_model" if isinstance(error, UsageError) else "not_ready"
         if isinstance(error, LaunchError):
             reason = error.reason

@@ -12,13 +12,13 @@ from edgesweep import carried
 from edgesweep.sizes import size_text
 from edgesweep_collector.archive.archive import Archive
 from edgesweep_collector.archive.backup import TRANSPORT
-from edgesweep_collector.errors import CollectorError
-from edgesweep_collector.outfile import STANDARD_OUTPUT, place, sink
+from edgesweep_collector.errors import ProgramError
 from edgesweep_collector.settings import load
+from edgesweep_common.outfile import STANDARD_OUTPUT, place, sink
 
 from . import values
 from .carried import Progress, end_with, taken_from
-from .options import AsJson, Config, one_line_errors, opened_archive
+from .options import AsJson, Config, opened_archive
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -54,12 +54,11 @@ def _root() -> None:
 @archive.command()
 def backup(file: _Written, config: Config, as_json: AsJson = False) -> None:
     """Write everything the archive holds into FILE; the collector may run meanwhile."""
-    with one_line_errors():
-        to_stream = file == STANDARD_OUTPUT
-        target = file if to_stream else place("FILE", file)
-        with opened_archive(config) as opened:
-            count = _write(target, opened.carried())
-        size = None if to_stream else target.stat().st_size
+    to_stream = file == STANDARD_OUTPUT
+    target = file if to_stream else place("FILE", file)
+    with opened_archive(config) as opened:
+        count = _write(target, opened.carried())
+    size = None if to_stream else target.stat().st_size
     if as_json:
         told = json.dumps({"file": str(file), "envelopes": count, "bytes": size})
     else:
@@ -70,12 +69,11 @@ def backup(file: _Written, config: Config, as_json: AsJson = False) -> None:
 @archive.command()
 def restore(file: _Read, config: Config, as_json: AsJson = False) -> None:
     """Archive what FILE holds and the archive does not; doing it again changes nothing."""
-    with one_line_errors():
-        opened = Archive.of(load(config).archive)
-        try:
-            taken = taken_from(file, opened, is_backup=True)
-        finally:
-            opened.close()
+    opened = Archive.of(load(config).archive)
+    try:
+        taken = taken_from(file, opened, is_backup=True)
+    finally:
+        opened.close()
     end_with(taken, file, as_json=as_json)
 
 
@@ -86,7 +84,7 @@ def _write(file: Path, envelopes: Iterable[Carried]) -> int:
         with sink(file) as out:
             carried.write(out, counted)
     except OSError as error:
-        raise CollectorError(f"cannot write {file}: {error.strerror}") from error
+        raise ProgramError(f"cannot write {file}: {error.strerror}") from error
     return counted.n
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from edgesweep import carried
-from edgesweep_collector.errors import CollectorError
+from edgesweep_collector.errors import ProgramError
 from edgesweep_collector.ingest.files import Taken, take_in
 
 from .options import printable, show
@@ -40,7 +40,7 @@ def taken_from(file: Path, archive: Archive, *, is_backup: bool) -> Taken:
     """Archive what a file holds.
 
     Raises:
-        CollectorError: the file cannot be read.
+        ProgramError: the file cannot be read.
         ArchiveUnavailable: the archive does not write.
     """
     progress = Progress()
@@ -54,7 +54,7 @@ def taken_from(file: Path, archive: Archive, *, is_backup: bool) -> Taken:
                 progress=lambda taken: progress(taken.n),
             )
     except OSError as error:
-        raise CollectorError(f"cannot read {file}: {error.strerror}") from error
+        raise ProgramError(f"cannot read {file}: {error.strerror}") from error
 
 
 def end_with(taken: Taken, file: Path, *, as_json: bool) -> None:

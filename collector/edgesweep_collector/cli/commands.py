@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from importlib import import_module, metadata
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+from edgesweep_common import commands
 
 from . import COMMANDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    import typer
 
 # Click keeps the lines of a block that begins with \b as they are.
 _EXAMPLES = {
@@ -63,48 +64,20 @@ Examples:
 The file's format is in docs/crossover.md.""",
 }
 
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"edgesweep-collector {metadata.version('edgesweep')}")
-        raise typer.Exit
-
-
-def _root(
-    _version: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print and exit."),
-    ] = False,
-) -> None:
-    """Options that stand before a command."""
+PROGRAM = commands.Program(
+    name="edgesweep-collector",
+    help="Archive what the fleet measured, and say which engine to use where.",
+    package=__package__,
+    commands=COMMANDS,
+    examples=_EXAMPLES,
+)
 
 
 def command_line(names: Iterable[str] = COMMANDS) -> typer.Typer:
     """The commands of these names; what the others need is not imported."""
-    app = typer.Typer(
-        name="edgesweep-collector",
-        help="Archive what the fleet measured, and say which engine to use where.",
-        epilog=_EXAMPLES[""],
-        rich_markup_mode=None,
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-    )
-    app.callback()(_root)
-    for name in names:
-        command = getattr(import_module(f".{name}", __package__), name)
-        if isinstance(command, typer.Typer):
-            app.add_typer(command, name=name)
-        else:
-            app.command(name, epilog=_EXAMPLES[name])(command)
-    return app
-
-
-def _asked(words: list[str]) -> Iterable[str]:
-    """The command that was typed; all of them where the help is wanted, or none has the name."""
-    return words[:1] if words and words[0] in COMMANDS else COMMANDS
+    return commands.command_line(PROGRAM, names)
 
 
 def run(words: list[str]) -> None:
     """Run the command that was typed; the process ends with its exit code."""
-    command_line(_asked(words))(words)
+    commands.run(PROGRAM, words)

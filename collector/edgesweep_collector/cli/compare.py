@@ -13,7 +13,7 @@ from edgesweep_collector.report.facts import MetricDefinition
 from edgesweep_collector.report.gather import METRICS, findings
 from edgesweep_collector.report.text import render_text
 
-from .options import AsJson, Config, Contenders, Runs, archived_levels, one_line_errors
+from .options import AsJson, Config, Contenders, Runs, archived_levels
 
 if TYPE_CHECKING:
     from edgesweep_collector.core.pairing import Pair
@@ -35,16 +35,15 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Compare two contenders of one run, or of runs of one hardware class."""
-    with one_line_errors():
-        runs, levels = archived_levels(config, run)
-        compared = pair(levels, contender)
-        found = findings(compared, _definitions(metric))
-        if as_json:
-            typer.echo(json.dumps(comparison(runs, compared, found), indent=2, allow_nan=False))
-            return
-        for finding in found:
-            question = problem(compared, finding.metric.name)
-            typer.echo(render_text(question, finding.answer) + "\n")
+    runs, levels = archived_levels(config, run)
+    compared = pair(levels, contender)
+    found = findings(compared, _definitions(metric))
+    if as_json:
+        typer.echo(json.dumps(comparison(runs, compared, found), indent=2, allow_nan=False))
+        return
+    for finding in found:
+        question = problem(compared, finding.metric.name)
+        typer.echo(render_text(question, finding.answer) + "\n")
 
 
 def comparison(

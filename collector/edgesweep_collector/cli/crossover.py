@@ -11,6 +11,7 @@ import typer
 from edgesweep_collector.core.crossover import estimate
 from edgesweep_collector.core.problem_json import ProblemError, read_problems
 from edgesweep_collector.core.words import words
+from edgesweep_collector.errors import UsageError
 from edgesweep_collector.report.text import render_text
 
 from . import values
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from edgesweep_collector.core.problem import Problem
 
-_USAGE = 2
 _MOST_DIGITS = 400
 
 
@@ -75,8 +75,7 @@ def _no_duplicates(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
 
 
 def _refuse(file: Path, problem: str, remedy: str) -> NoReturn:
-    typer.echo(f"edgesweep-collector: {file}: {problem} ({remedy})", err=True)
-    raise typer.Exit(_USAGE)
+    raise UsageError(f"{file}: {problem} ({remedy})")
 
 
 def _as_text(problems: Sequence[Problem]) -> str:

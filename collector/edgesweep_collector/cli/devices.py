@@ -12,7 +12,7 @@ import typer
 
 from edgesweep.events import ranges_text
 
-from .options import AsJson, Config, add_row, new_table, one_line_errors, opened_archive, show
+from .options import AsJson, Config, add_row, new_table, opened_archive, show
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -42,7 +42,7 @@ def devices(
     as_json: AsJson = False,
 ) -> None:
     """List every device that was ever heard."""
-    with one_line_errors(), opened_archive(config) as archive:
+    with opened_archive(config) as archive:
         rows, missing = ([], archive.gaps()) if gaps else (archive.devices(), [])
     if as_json:
         found = {"gaps": [_gap(one) for one in missing]}

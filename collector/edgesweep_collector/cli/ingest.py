@@ -12,7 +12,7 @@ from edgesweep_collector.settings import load
 
 from . import values
 from .carried import end_with, taken_from
-from .options import AsJson, Config, one_line_errors
+from .options import AsJson, Config  # noqa: TC001 - typer resolves the annotations
 
 _Exported = Annotated[
     Path,
@@ -27,10 +27,9 @@ def ingest(file: _Exported, config: Config, as_json: AsJson = False) -> None:
 
     The device keeps its records until it reaches a collector, which then says that it has them.
     """
-    with one_line_errors():
-        opened = Archive.of(load(config).archive)
-        try:
-            taken = taken_from(file, opened, is_backup=False)
-        finally:
-            opened.close()
+    opened = Archive.of(load(config).archive)
+    try:
+        taken = taken_from(file, opened, is_backup=False)
+    finally:
+        opened.close()
     end_with(taken, file, as_json=as_json)

@@ -9,12 +9,11 @@ import typer
 
 from edgesweep.topics import is_device_id
 from edgesweep_collector.core.mosquitto import Site, access_list, configuration, objection
-from edgesweep_collector.errors import CollectorError
-from edgesweep_collector.outfile import STANDARD_OUTPUT, place, replacing
+from edgesweep_collector.errors import ProgramError
 from edgesweep_collector.peers import Denylist
+from edgesweep_common.outfile import STANDARD_OUTPUT, place, replacing
 
 from . import values
-from .options import one_line_errors
 
 
 def mosquitto(  # noqa: PLR0913, PLR0917 -- the options of a command
@@ -72,8 +71,7 @@ def mosquitto(  # noqa: PLR0913, PLR0917 -- the options of a command
     Certificates and keys are only named, as the broker will see them, so that this can be run on
     another machine. After a change of the access list, send the broker SIGHUP.
     """
-    with one_line_errors():
-        denied = Denylist(None if denylist is None else str(denylist), "--denylist").names
+    denied = Denylist(None if denylist is None else str(denylist), "--denylist").names
     site = Site(
         ca_file=str(ca.absolute()),
         cert_file=str(cert.absolute()),
@@ -90,9 +88,8 @@ def mosquitto(  # noqa: PLR0913, PLR0917 -- the options of a command
         raise typer.BadParameter(problem)
     if out == STANDARD_OUTPUT:
         raise typer.BadParameter("--out names a folder: two files cannot go to standard output")
-    with one_line_errors():
-        for name, text in (("mosquitto.conf", configuration(site)), ("acl", access_list(site))):
-            _write(out / name, text)
+    for name, text in (("mosquitto.conf", configuration(site)), ("acl", access_list(site))):
+        _write(out / name, text)
     typer.echo(f"{out / 'mosquitto.conf'}\n{out / 'acl'}")
 
 
@@ -102,4 +99,4 @@ def _write(path: Path, text: str) -> None:
         with replacing(target) as file:
             file.write(text.encode())
     except OSError as error:
-        raise CollectorError(f"{path}: {error.strerror}") from error
+        raise ProgramError(f"{path}: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""What several commands share: the settings file, and how an error ends a command."""
+"""What several commands share: the settings file, and how things are shown."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from edgesweep_collector.archive.archive import Archive
-from edgesweep_collector.core.pairing import PairingError
-from edgesweep_collector.errors import CollectorError, NotArchived
+from edgesweep_collector.errors import NotArchived
 from edgesweep_collector.settings import load
 
 from . import values
@@ -46,19 +45,6 @@ Contenders = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-
-
-@contextmanager
-def one_line_errors() -> Iterator[None]:
-    """End the command with one line on stderr and the error's own exit code."""
-    try:
-        yield
-    except CollectorError as error:
-        typer.echo(f"edgesweep-collector: {error}", err=True)
-        raise typer.Exit(error.exit_code) from error
-    except PairingError as error:
-        typer.echo(f"edgesweep-collector: {printable(str(error))}", err=True)
-        raise typer.Exit(2) from error
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from edgesweep.durations import seconds
 from edgesweep_collector.projection.replay import FOLLOWED, planned
 from edgesweep_collector.projection.replay import replay as set_back
 
-from .options import AsJson, Config, one_line_errors, opened_archive, show
+from .options import AsJson, Config, opened_archive, show
 
 if TYPE_CHECKING:
     from edgesweep_collector.projection.replay import Replay
@@ -43,7 +43,7 @@ def replay(
     names = projection or list(FOLLOWED)
     if unknown := sorted(set(names) - FOLLOWED.keys()):
         raise typer.BadParameter(f"no projection {unknown[0]!r}; there is {_PROJECTIONS}")
-    with one_line_errors(), opened_archive(config) as archive:
+    with opened_archive(config) as archive:
         found = [(planned if dry_run else set_back)(archive, name, since_ns) for name in names]
     if as_json:
         typer.echo(json.dumps({"dry_run": dry_run, "replays": [asdict(one) for one in found]}))

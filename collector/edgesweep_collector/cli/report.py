@@ -9,12 +9,13 @@ from typing import Annotated
 import typer
 
 from edgesweep_collector.core.pairing import pair
-from edgesweep_collector.outfile import STANDARD_OUTPUT, place, sink
+from edgesweep_collector.errors import ProgramError
 from edgesweep_collector.report.gather import gather
 from edgesweep_collector.report.html import render_html
+from edgesweep_common.outfile import STANDARD_OUTPUT, place, sink
 
 from . import values
-from .options import Config, Contenders, Runs, archived_levels, one_line_errors
+from .options import Config, Contenders, Runs, archived_levels
 
 Out = Annotated[
     Path,
@@ -39,21 +40,19 @@ def report(
     reproduce: Reproduce = None,
 ) -> None:
     """Write the report on two contenders: verdict, curves, table, and what was left out."""
-    with one_line_errors():
-        to_stream = out == STANDARD_OUTPUT
-        target = out if to_stream else place("--out", out, make_folder=True)
-        runs, levels = archived_levels(config, run)
-        default = (f"edgesweep-collector report {' '.join(f'--run {one}' for one in runs)}",)
-        facts = gather(
-            pair(levels, contender),
-            generated_at=datetime.now(timezone.utc),
-            reproduce=tuple(reproduce) if reproduce else default,
-        )
-        try:
-            with sink(target) as file:
-                file.write(render_html(facts).encode())
-        except OSError as error:
-            typer.echo(f"edgesweep-collector: {out}: {error.strerror}", err=True)
-            raise typer.Exit(1) from error
+    to_stream = out == STANDARD_OUTPUT
+    target = out if to_stream else place("--out", out, make_folder=True)
+    runs, levels = archived_levels(config, run)
+    default = (f"edgesweep-collector report {' '.join(f'--run {one}' for one in runs)}",)
+    facts = gather(
+        pair(levels, contender),
+        generated_at=datetime.now(timezone.utc),
+        reproduce=tuple(reproduce) if reproduce else default,
+    )
+    try:
+        with sink(target) as file:
+            file.write(render_html(facts).encode())
+    except OSError as error:
+        raise ProgramError(f"{out}: {error.strerror}") from error
     if not to_stream:
         typer.echo(str(out))

@@ -17,7 +17,6 @@ from .options import (
     add_row,
     known_run,
     new_table,
-    one_line_errors,
     opened_archive,
     show,
 )
@@ -41,7 +40,7 @@ def runs(
     as_json: AsJson = False,
 ) -> None:
     """List runs, or show one (as JSON: edgesweep.run/1)."""
-    with one_line_errors(), opened_archive(config) as archive:
+    with opened_archive(config) as archive:
         if run_id is None:
             _print_list(archive.runs(device, limit), as_json)
             return

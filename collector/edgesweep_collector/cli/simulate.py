@@ -24,7 +24,7 @@ from edgesweep_collector.simulate.target import dial
 from edgesweep_collector.simulate.truth import lines, truth
 
 from . import values
-from .options import AsJson, one_line_errors, show
+from .options import AsJson, show
 
 if TYPE_CHECKING:
     from edgesweep_collector.simulate.fleet import Fleet
@@ -130,8 +130,7 @@ def simulate(  # noqa: PLR0913, PLR0917 -- the options of a command
         regression=regression,
     )
     found = _fleet(options, start, speed, time.time_ns())
-    with one_line_errors():
-        way = dial(transport, None if config is None else load(config), to, anywhere=anywhere)
+    way = dial(transport, None if config is None else load(config), to, anywhere=anywhere)
     if not as_json:
         show(*lines(found))
     _allow_sockets()

@@ -1,37 +1,11 @@
-"""What the options of the command line take; typer names the option in every complaint."""
+"""What the options of this command line take, beside what both have."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
-
-import typer
-
 from edgesweep.durations import finite, seconds, seconds_or_zero
+from edgesweep_common.values import complaining, path
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-T = TypeVar("T")
-
-
-def _complaining(parse: Callable[[str], T]) -> Callable[[object], T]:
-    """For typer, which also hands a default over, as it is."""
-
-    def parsed(value: object) -> T:
-        try:
-            return parse(str(value))
-        except ValueError as error:
-            raise typer.BadParameter(str(error)) from error
-
-    return parsed
-
-
-def _path(text: str) -> Path:
-    """``Path("")`` would be the folder that the user happens to be in."""
-    if not text:
-        raise ValueError("an empty name names no file (an unset variable?)")
-    return Path(text)
+__all__ = ["duration_s", "interval_s", "path", "speed"]
 
 
 def _speed(text: str) -> float:
@@ -41,7 +15,6 @@ def _speed(text: str) -> float:
     return number
 
 
-path = _complaining(_path)
-duration_s = _complaining(seconds)
-interval_s = _complaining(seconds_or_zero)
-speed = _complaining(_speed)
+duration_s = complaining(seconds)
+interval_s = complaining(seconds_or_zero)
+speed = complaining(_speed)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from edgesweep.metrics import REGISTRY, Better, Shape
 from edgesweep.records import LevelStatus
+from edgesweep_common.errors import UsageError
 
 from .problem import Limit, Problem, Unit
 
@@ -29,7 +30,7 @@ _OUT_OF_MEMORY = frozenset({"memory", "memory_floor", "oom"})
 """Reasons that make a level the first that does not fit."""
 
 
-class PairingError(ValueError):
+class PairingError(UsageError):
     """The levels cannot be compared as asked; the text says what to choose instead."""
 
 

@@ -9,11 +9,10 @@ import stat
 import sys
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
-
-from edgesweep.outputs import objection
+from typing import IO, TYPE_CHECKING, BinaryIO
 
 from .errors import UsageError
+from .outputs import objection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,6 +94,15 @@ def sink(target: Path) -> Iterator[BinaryIO]:
         return
     yield sys.stdout.buffer
     sys.stdout.buffer.flush()
+
+
+def drop(stream: IO[str]) -> None:
+    """Let what is still in a stream's buffer go nowhere: its reader is gone, or its disk full.
+
+    Else it would fail once more when the program ends.
+    """
+    with Path(os.devnull).open("w") as nowhere:
+        os.dup2(nowhere.fileno(), stream.fileno())
 
 
 def _steps(path: Path) -> list[str]:

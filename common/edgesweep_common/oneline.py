@@ -6,8 +6,8 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
-from edgesweep_agent.errors import AgentError
-from edgesweep_agent.outfile import drop
+from .errors import ProgramError
+from .outfile import drop
 
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def one_line_errors() -> Iterator[None]:
+def one_line_errors(program: str) -> Iterator[None]:
     """End the process on what the operator can mend; anything else is a fault of ours.
 
     Raises:
@@ -25,23 +25,25 @@ def one_line_errors() -> Iterator[None]:
     """
     try:
         yield
-    except AgentError as error:
-        _end(error)
+    except ProgramError as error:
+        _end(program, error)
     except BrokenPipeError:
         # Whoever read us has what it wanted.
         drop(sys.stdout)
         sys.exit(1)
     except OSError as error:
-        _end(AgentError(f"{error.filename or 'output'}: {error.strerror}"))
+        _end(program, ProgramError(f"{error.filename or 'output'}: {error.strerror}"))
     except BaseExceptionGroup as group:
-        errors = [error for error in _leaves(group) if isinstance(error, AgentError)]
+        errors = [error for error in _leaves(group) if isinstance(error, ProgramError)]
         if not errors:
             raise
-        _end(errors[0])
+        _end(program, errors[0])
 
 
-def _end(error: AgentError) -> NoReturn:
-    sys.stderr.write(f"edgesweep-agent: {error}\n")
+def _end(program: str, error: ProgramError) -> NoReturn:
+    # It may name what a device or a server said, which a terminal could take for a command.
+    text = "".join(char if char.isprintable() else "?" for char in str(error))
+    sys.stderr.write(f"{program}: {text}\n")
     sys.exit(error.exit_code)
 
 

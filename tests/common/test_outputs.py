@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from edgesweep.outputs import objection
+from edgesweep_common.outputs import objection
 
 
 @pytest.mark.parametrize("mode", [None, stat.S_IFREG | 0o644])
