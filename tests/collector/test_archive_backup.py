@@ -6,7 +6,6 @@ import io
 import json
 
 import pytest
-from typer.testing import CliRunner
 
 import wire
 from edgesweep import carried, events
@@ -15,8 +14,9 @@ from edgesweep.events import Dropped
 from edgesweep.records import Birth, Event, Heartbeat, RunState, SensorValue, Telemetry
 from edgesweep_collector.archive.archive import Archive
 from edgesweep_collector.archive.rows import Kept
-from edgesweep_collector.cli.commands import command_line
+from edgesweep_collector.cli.commands import run
 from postgres import needs_postgres
+from programs import invoke
 
 DAY = 86400 * 10**9
 NOW = wire.MADE_NS
@@ -35,7 +35,7 @@ def command(tmp_path, url, *words):
     config = tmp_path / "collector.toml"
     config.write_text(f'[archive]\nurl = "{url}"\n')
     arguments = [*map(str, words), "--config", str(config)]
-    return CliRunner().invoke(command_line([words[0]]), arguments)
+    return invoke(run, arguments)
 
 
 def filled(archive):

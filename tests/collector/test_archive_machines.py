@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 import wire
 from edgesweep.records import Birth, ClockQuality, Heartbeat
-from edgesweep_collector.cli.commands import command_line
+from edgesweep_collector.cli.commands import run
 from edgesweep_collector.core.machines import Life, are_two
+from programs import invoke
 
 S = 10**9
 NOW = wire.MADE_NS
@@ -112,7 +112,7 @@ def test_the_command_says_so(either_archive, database_url, tmp_path):
     config = tmp_path / "collector.toml"
     config.write_text(f'[archive]\nurl = "{database_url}"\n')
     command = ["devices", "--config", str(config)]
-    shown = CliRunner().invoke(command_line(["devices"]), command, env={"COLUMNS": "200"})
+    shown = invoke(run, command, env={"COLUMNS": "200"})
     assert "conflict: two machines report under this id" in shown.stdout
 
 

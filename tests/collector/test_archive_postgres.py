@@ -7,16 +7,16 @@ import threading
 import time
 
 import pytest
-from typer.testing import CliRunner
 
 import wire
 from edgesweep.records import Event, Telemetry
 from edgesweep_collector.archive import engine
 from edgesweep_collector.archive.archive import Archive
 from edgesweep_collector.archive.rows import Kept
-from edgesweep_collector.cli.commands import command_line
+from edgesweep_collector.cli.commands import run
 from edgesweep_collector.errors import ArchiveUnavailable, ArchiveUnusable, SettingsError
 from postgres import PASSWORD, needs_postgres, running_postgres
+from programs import invoke
 
 pytestmark = needs_postgres
 STORED = Kept.STORED
@@ -204,7 +204,7 @@ def test_a_password_is_never_shown(postgres, database, tmp_path):
     ):
         config.write_text(f"[archive]\n{line}\n")
         command = ["devices", "--config", str(config)]
-        done = CliRunner().invoke(command_line(["devices"]), command)
+        done = invoke(run, command)
         assert (done.exit_code, done.stdout) == (code, ""), done.stderr
         assert re.fullmatch(r"edgesweep-collector: .*archive.*\n", done.stderr)
         assert "CANARY" not in done.stderr

@@ -4,18 +4,15 @@ import json
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
-from edgesweep_collector.cli.crossover import crossover
+from edgesweep_collector.cli import commands
+from programs import invoke
 
 VECTORS = Path(__file__).parents[1] / "fixtures" / "crossover_vectors.json"
-app = typer.Typer()
-app.command()(crossover)
 
 
 def run(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return invoke(commands.run, ["crossover", *arguments])
 
 
 def strict(text):

@@ -9,15 +9,15 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 import wire
 from edgesweep import events
 from edgesweep.events import Dropped
 from edgesweep.records import Event
 from edgesweep_collector.archive.rows import Ask, EpochGaps
-from edgesweep_collector.cli.commands import command_line
+from edgesweep_collector.cli.commands import run
 from edgesweep_collector.core.gaps import Span, merge, missing, to_ask
+from programs import invoke
 
 RANGE = st.tuples(st.integers(1, 60), st.integers(0, 6)).map(lambda one: (one[0], one[0] + one[1]))
 ARRIVALS = st.lists(st.lists(RANGE, min_size=1, max_size=4), max_size=12)
@@ -201,10 +201,10 @@ def test_the_command_shows_them(either_archive, database_url, tmp_path):
     config = tmp_path / "collector.toml"
     config.write_text(f'[archive]\nurl = "{database_url}"\n')
     command = ["devices", "--config", str(config), "--gaps"]
-    shown = CliRunner().invoke(command_line(["devices"]), command, env={"COLUMNS": "160"})
+    shown = invoke(run, command, env={"COLUMNS": "160"})
     assert "5-6,8" in shown.stdout
     assert "3 full" in shown.stdout
-    done = CliRunner().invoke(command_line(["devices"]), [*command, "--json"])
+    done = invoke(run, [*command, "--json"])
     (found,) = json.loads(done.stdout)["gaps"]
     assert found == {
         "device_id": "n97-01",

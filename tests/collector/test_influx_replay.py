@@ -11,13 +11,12 @@ from dataclasses import replace
 
 import anyio
 import pytest
-from typer.testing import CliRunner
 
 import wire
 from edgesweep.records import Birth, Kind, SensorValue, Telemetry
 from edgesweep_collector import service
 from edgesweep_collector.archive.archive import Archive
-from edgesweep_collector.cli.commands import command_line
+from edgesweep_collector.cli.commands import run
 from edgesweep_collector.cli.replay import _instant_ns
 from edgesweep_collector.projection import batch
 from edgesweep_collector.projection.follow import Follower, Pace
@@ -25,6 +24,7 @@ from edgesweep_collector.projection.influx import InfluxWriter, Target
 from edgesweep_collector.projection.replay import FOLLOWED, Replay, planned, replay
 from influx import running_influx
 from influx_rewrite import rewriting
+from programs import invoke
 
 HOUR_NS = 3600 * 10**9
 START_NS = time.time_ns() - 48 * HOUR_NS
@@ -73,7 +73,7 @@ def configured(tmp_path, influx_url="http://127.0.0.1:9", bucket="fleet"):
 
 def command(tmp_path, *options):
     arguments = ["replay", "--config", str(tmp_path / "collector.toml"), *options]
-    return CliRunner().invoke(command_line(["replay"]), arguments, env={"COLUMNS": "200"})
+    return invoke(run, arguments, env={"COLUMNS": "200"})
 
 
 def test_it_knows_every_projection_of_the_service():

@@ -14,14 +14,13 @@ import anyio
 import httpx
 import pytest
 from prometheus_client import generate_latest
-from typer.testing import CliRunner
 
 import wire
 from edgesweep.records import Birth, Device, Heartbeat, SensorValue, Telemetry
 from edgesweep_collector.archive.archive import Archive
 from edgesweep_collector.archive.migrations import MIGRATIONS, TYPES
 from edgesweep_collector.archive.rows import Kept
-from edgesweep_collector.cli.commands import command_line
+from edgesweep_collector.cli.commands import run
 from edgesweep_collector.core.lineprotocol import Line
 from edgesweep_collector.core.telemetry import MEASUREMENT, telemetry_line, telemetry_series
 from edgesweep_collector.counters import Counters
@@ -30,6 +29,7 @@ from edgesweep_collector.projection import batch
 from edgesweep_collector.projection.follow import Follower, Pace
 from edgesweep_collector.web.app import application
 from edgesweep_collector.web.sensors import SensorStates
+from programs import invoke
 
 DOC = Path(__file__).parents[2] / "docs/influxdb.md"
 T = 1767225600000000000
@@ -58,7 +58,7 @@ def config(tmp_path):
 
 def devices(tmp_path, *options):
     command = ["devices", "--config", str(config(tmp_path)), *options]
-    done = CliRunner().invoke(command_line(), command, env={"COLUMNS": "160", "NO_COLOR": "1"})
+    done = invoke(run, command, env={"COLUMNS": "160", "NO_COLOR": "1"})
     assert done.exit_code == 0, done.output
     return done.stdout
 
