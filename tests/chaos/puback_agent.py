@@ -5,10 +5,11 @@ Everything else is the real agent's. It is the proof that the chaos test can fai
 
 from __future__ import annotations
 
+import sys
 from contextlib import asynccontextmanager
 
 from edgesweep.envelope import Ack, AckStatus
-from edgesweep_agent.cli import main
+from edgesweep_agent.__main__ import main
 from edgesweep_agent.uplink.mqtt import MqttUplink
 from edgesweep_agent.uplink.registry import UPLINKS
 
@@ -39,4 +40,6 @@ class PubackUplink(MqttUplink):
 
 
 UPLINKS["mqtt"] = PubackUplink
+# As `serve --config FILE` would begin it, which becomes another process.
+sys.argv[1:] = sys.argv[-1:]
 main()
