@@ -35,7 +35,7 @@ test: setup services  ## all tests; those whose services are missing are skipped
 	$(BIN)/python -m pytest -n 4 --dist worksteal -m 'not alone and not sample'
 	$(BIN)/python -m pytest -m 'alone and not sample'
 
-samples: setup services  ## short runs of chaos, torture, fuzz and soak (4 minutes)
+samples: setup services  ## short runs of chaos, torture, fuzz and scale (4 minutes)
 	$(BIN)/python -m pytest -m sample
 
 services:

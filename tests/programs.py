@@ -26,7 +26,7 @@ class Done:
 
 
 def invoke(run, words, env=None) -> Done:
-    """Run ``cli.commands.run`` with these words; what it raises and nobody catches is raised."""
+    """Run ``PROGRAM.run`` with these words; what it raises and nobody catches is raised."""
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
     before = os.environ.copy()
     os.environ.update(env or {})

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import anyio
 import httpx
 
+from .core.answers import one_line
 from .core.unreached import Cause, Unreached
 
 if TYPE_CHECKING:
@@ -100,4 +101,4 @@ async def greeting(url: str, timeout_s: float = GREETING_S) -> str:
                 said = (await stream.receive(200)).decode("utf-8", "replace")
     except (OSError, TimeoutError, anyio.EndOfStream, anyio.BrokenResourceError):
         return ""
-    return "".join(sign for sign in said.splitlines()[0] if sign.isprintable()) if said else ""
+    return one_line(said.splitlines()[0]) if said else ""

@@ -33,34 +33,32 @@ class Program:
     commands: Sequence[str]
     examples: Mapping[str, str]
 
+    def command_line(self, names: Iterable[str] | None = None) -> typer.Typer:
+        """The commands of these names, or all; what the others need is not imported."""
+        app = typer.Typer(
+            name=self.name,
+            help=self.help,
+            epilog=self.examples[""],
+            no_args_is_help=True,
+            add_completion=False,
+            pretty_exceptions_enable=False,
+            rich_markup_mode=None,
+        )
+        app.callback()(_root(self.name))
+        for name in self.commands if names is None else names:
+            command = getattr(import_module(f".{name}", self.package), name)
+            if isinstance(command, typer.Typer):
+                app.add_typer(command, name=name)
+            else:
+                app.command(name, epilog=self.examples[name])(command)
+        return app
 
-def command_line(program: Program, names: Iterable[str]) -> typer.Typer:
-    """The commands of these names; what the others need is not imported."""
-    app = typer.Typer(
-        name=program.name,
-        help=program.help,
-        epilog=program.examples[""],
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,
-    )
-    app.callback()(_root(program.name))
-    for name in names:
-        command = getattr(import_module(f".{name}", program.package), name)
-        if isinstance(command, typer.Typer):
-            app.add_typer(command, name=name)
-        else:
-            app.command(name, epilog=program.examples[name])(command)
-    return app
-
-
-def run(program: Program, words: list[str]) -> None:
-    """Run the command that was typed; the process ends with its exit code."""
-    known = bool(words) and words[0] in program.commands
-    with one_line_errors(program.name):
-        # All of them where the help is wanted, or none has the name.
-        command_line(program, words[:1] if known else program.commands)(words)
+    def run(self, words: list[str]) -> None:
+        """Run the command that was typed; the process ends with its exit code."""
+        known = bool(words) and words[0] in self.commands
+        with one_line_errors(self.name):
+            # All of them where the help is wanted, or none has the name.
+            self.command_line(words[:1] if known else None)(words)
 
 
 def _root(name: str) -> Callable[..., None]:

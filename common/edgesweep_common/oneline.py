@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from .errors import ProgramError
 from .outfile import drop
+from .texts import printable
 
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
@@ -42,8 +43,7 @@ def one_line_errors(program: str) -> Iterator[None]:
 
 def _end(program: str, error: ProgramError) -> NoReturn:
     # It may name what a device or a server said, which a terminal could take for a command.
-    text = "".join(char if char.isprintable() else "?" for char in str(error))
-    sys.stderr.write(f"{program}: {text}\n")
+    sys.stderr.write(f"{program}: {printable(str(error))}\n")
     sys.exit(error.exit_code)
 
 

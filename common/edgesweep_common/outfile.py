@@ -59,7 +59,7 @@ def replacing(target: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
         mode: Permissions where nothing is replaced, less the user's mask.
 
     Raises:
-        OSError: it cannot be written; ``target`` is as it was.
+        OSError: it cannot be written; ``target``, which it names, is as it was.
     """
     with beside(target, mode) as (file, name):
         _as_before(file.fileno(), target)
@@ -73,10 +73,15 @@ def replacing(target: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
 def beside(target: Path, mode: int) -> Iterator[tuple[BinaryIO, Path]]:
     """A new file in the same folder, under a name of its own, which is gone at the end."""
     name = target.with_name(f".edgesweep-{secrets.token_hex(6)}.tmp")
-    made = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
+        made = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         with os.fdopen(made, "wb") as file:
             yield file, name
+    except OSError as error:
+        # A write names no file, and the name of our own means nothing to anybody.
+        if error.filename in {None, str(name)}:
+            error.filename = str(target)
+        raise
     finally:
         name.unlink(missing_ok=True)
 

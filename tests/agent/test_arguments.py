@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.models import OptionInfo
 
-from edgesweep_agent.cli.commands import command_line, run
+from edgesweep_agent.cli.commands import PROGRAM
 
 
 def callbacks(app, *names):
@@ -22,7 +22,7 @@ def callbacks(app, *names):
 
 def parameters(kind):
     """The parameters of a kind: the command's words, the name, and what typer is told of it."""
-    for words, function in callbacks(command_line()):
+    for words, function in callbacks(PROGRAM.command_line()):
         for name, hint in get_type_hints(function, include_extras=True).items():
             # Before Python 3.11 what is None by default is wrapped once more.
             for one in (hint, *get_args(hint)):
@@ -45,7 +45,7 @@ NUMBERS = [pytest.param(*one, id=" ".join((*one[0], one[1]))) for one in paramet
 
 def refused(capsys, *words):
     with pytest.raises(SystemExit) as caught:
-        run(list(words))
+        PROGRAM.run(list(words))
     assert caught.value.code == 2
     told = capsys.readouterr()
     assert "Traceback" not in told.err
@@ -97,7 +97,7 @@ ANYWHERE = ["sweep", "--url", "http://127.0.0.1:9"]
 )
 def test_a_value_is_refused_by_its_option(option, value, says, capsys, monkeypatch):
     with pytest.raises(SystemExit) as caught:
-        run([*ANYWHERE, option, value])
+        PROGRAM.run([*ANYWHERE, option, value])
     assert caught.value.code == 2
     told = capsys.readouterr().err
     assert option in told
@@ -118,6 +118,6 @@ def test_an_offset_is_a_finite_number(capsys):
 def test_a_wait_is_a_duration_like_a_budget(capsys):
     """One that is over at once, so that the command says what it waited for."""
     with pytest.raises(SystemExit) as caught:
-        run(["probe", "http://127.0.0.1:9", "--wait", "0.1s"])
+        PROGRAM.run(["probe", "http://127.0.0.1:9", "--wait", "0.1s"])
     assert caught.value.code == 1
     assert "nothing listens there" in capsys.readouterr().err

@@ -6,13 +6,13 @@ import struct
 import pytest
 from typer.testing import CliRunner
 
-from edgesweep_agent.cli.commands import command_line
+from edgesweep_agent.cli.commands import PROGRAM
 from edgesweep_agent.errors import UsageError
 from random_gguf import Recipe, write
 
 
 def fit(*arguments):
-    result = CliRunner().invoke(command_line(), ["fit", *map(str, arguments)])
+    result = CliRunner().invoke(PROGRAM.command_line(), ["fit", *map(str, arguments)])
     if isinstance(result.exception, UsageError):
         raise result.exception
     assert result.exit_code == 0, result.output

@@ -7,7 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from edgesweep_agent.cli.commands import command_line
+from edgesweep_agent.cli.commands import PROGRAM
 from edgesweep_agent.core.meter_csv import MeterError, instant_ns, parse, shifted, step_ns
 from edgesweep_agent.errors import ProgramError, UsageError
 from edgesweep_agent.sensors.meter import read_log
@@ -190,7 +190,7 @@ def meter(tmp_path, text, levels, *options):
     (tmp_path / "run.json").write_text(json.dumps(run))
     command = ["meter", tmp_path / "wall.csv", "--run", tmp_path / "run.json"]
     done = CliRunner().invoke(
-        command_line(),
+        PROGRAM.command_line(),
         [str(word) for word in [*command, "--json", tmp_path / "out.json", *options]],
     )
     if done.exception is not None and not isinstance(done.exception, SystemExit):
@@ -277,6 +277,6 @@ def test_what_is_no_run_is_said_to_be_none(tmp_path, content, says):
     if content is not None:
         (tmp_path / "run.json").write_text(content)
     command = ["meter", str(tmp_path / "wall.csv"), "--run", str(tmp_path / "run.json")]
-    done = CliRunner().invoke(command_line(), command)
+    done = CliRunner().invoke(PROGRAM.command_line(), command)
     assert isinstance(done.exception, UsageError)
     assert says in str(done.exception)

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from edgesweep_agent import attach
-from edgesweep_agent.cli.commands import command_line
+from edgesweep_agent.cli.commands import PROGRAM
 from edgesweep_agent.errors import EngineError
 from engine_fixtures import answers_of
 
@@ -94,6 +94,6 @@ def test_the_command_has_the_option_that_its_message_names():
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     command = ["probe", f"http://127.0.0.1:{port}", "--wait", "0.1"]
-    done = CliRunner().invoke(command_line(), command)
+    done = CliRunner().invoke(PROGRAM.command_line(), command)
     assert isinstance(done.exception, EngineError)
     assert "give it longer with --wait" in str(done.exception)

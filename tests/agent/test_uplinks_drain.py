@@ -362,6 +362,7 @@ async def test_a_link_that_takes_nothing_more_is_noticed_as_well():
         await anyio.sleep(0.1)
         clock.now_s = 61.0
         await eventually(lambda: not spool.rows)
+    assert uplink.tries == 2
 
 
 async def test_a_collector_at_work_that_answers_retry_is_not_left():
@@ -449,6 +450,9 @@ async def test_a_disk_that_does_not_delete_is_left_in_peace_for_a_while(monkeypa
     spool.fails = True
     async with draining(drain_of(spool, Uplink(link), clock=clock)):
         await eventually(lambda: len(link.sent) >= 2)
+        await anyio.sleep(0.3)
+        # Each pause ends with one more try, and not with as many as the processor can.
+        assert len(link.sent) <= 12
         spool.fails = None
         await eventually(lambda: not spool.rows)
 

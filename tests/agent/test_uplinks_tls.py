@@ -136,8 +136,11 @@ async def test_another_name_of_the_server_may_be_set(kind, tmp_path, ca):
     site.give(ca.client(DEVICE))
     files = site.tls
     site.tls = TlsSettings(files.ca_file, files.cert_file, files.key_file, server_name="localhost")
-    async with running(site.peer), site.uplink().connect():
-        pass
+    async with running(site.peer):
+        async with site.uplink().connect():
+            pass
+        site.tls = TlsSettings(files.ca_file, files.cert_file, files.key_file, server_name="other")
+        assert "other" in await refused(site.uplink())
 
 
 @pytest.mark.parametrize("kind", KINDS)

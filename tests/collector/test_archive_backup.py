@@ -14,7 +14,7 @@ from edgesweep.events import Dropped
 from edgesweep.records import Birth, Event, Heartbeat, RunState, SensorValue, Telemetry
 from edgesweep_collector.archive.archive import Archive
 from edgesweep_collector.archive.rows import Kept
-from edgesweep_collector.cli.commands import run
+from edgesweep_collector.cli.commands import PROGRAM
 from postgres import needs_postgres
 from programs import invoke
 
@@ -35,7 +35,7 @@ def command(tmp_path, url, *words):
     config = tmp_path / "collector.toml"
     config.write_text(f'[archive]\nurl = "{url}"\n')
     arguments = [*map(str, words), "--config", str(config)]
-    return invoke(run, arguments)
+    return invoke(PROGRAM.run, arguments)
 
 
 def filled(archive):

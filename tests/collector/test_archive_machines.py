@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import wire
 from edgesweep.records import Birth, ClockQuality, Heartbeat
-from edgesweep_collector.cli.commands import run
+from edgesweep_collector.cli.commands import PROGRAM
 from edgesweep_collector.core.machines import Life, are_two
 from programs import invoke
 
@@ -112,7 +112,7 @@ def test_the_command_says_so(either_archive, database_url, tmp_path):
     config = tmp_path / "collector.toml"
     config.write_text(f'[archive]\nurl = "{database_url}"\n')
     command = ["devices", "--config", str(config)]
-    shown = invoke(run, command, env={"COLUMNS": "200"})
+    shown = invoke(PROGRAM.run, command, env={"COLUMNS": "200"})
     assert "conflict: two machines report under this id" in shown.stdout
 
 

@@ -13,7 +13,7 @@ from edgesweep.records import Event, Telemetry
 from edgesweep_collector.archive import engine
 from edgesweep_collector.archive.archive import Archive
 from edgesweep_collector.archive.rows import Kept
-from edgesweep_collector.cli.commands import run
+from edgesweep_collector.cli.commands import PROGRAM
 from edgesweep_collector.errors import ArchiveUnavailable, ArchiveUnusable, SettingsError
 from postgres import PASSWORD, needs_postgres, running_postgres
 from programs import invoke
@@ -204,7 +204,7 @@ def test_a_password_is_never_shown(postgres, database, tmp_path):
     ):
         config.write_text(f"[archive]\n{line}\n")
         command = ["devices", "--config", str(config)]
-        done = invoke(run, command)
+        done = invoke(PROGRAM.run, command)
         assert (done.exit_code, done.stdout) == (code, ""), done.stderr
         assert re.fullmatch(r"edgesweep-collector: .*archive.*\n", done.stderr)
         assert "CANARY" not in done.stderr

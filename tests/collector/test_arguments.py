@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.models import OptionInfo
 
-from edgesweep_collector.cli.commands import command_line, run
+from edgesweep_collector.cli.commands import PROGRAM
 
 
 def callbacks(app, *names):
@@ -22,7 +22,7 @@ def callbacks(app, *names):
 
 def parameters(kind):
     """The parameters of a kind: the command's words, the name, and what typer is told of it."""
-    for words, function in callbacks(command_line()):
+    for words, function in callbacks(PROGRAM.command_line()):
         for name, hint in get_type_hints(function, include_extras=True).items():
             if get_origin(hint) is Annotated and kind in {
                 (whole := get_args(hint))[0],
@@ -37,7 +37,7 @@ NUMBERS = [pytest.param(*one, id=" ".join((*one[0], one[1]))) for one in paramet
 
 def refused(capsys, *words):
     with pytest.raises(SystemExit) as caught:
-        run(list(words))
+        PROGRAM.run(list(words))
     assert caught.value.code == 2
     told = capsys.readouterr()
     assert "Traceback" not in told.err

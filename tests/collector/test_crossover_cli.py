@@ -12,7 +12,7 @@ VECTORS = Path(__file__).parents[1] / "fixtures" / "crossover_vectors.json"
 
 
 def run(*arguments):
-    return invoke(commands.run, ["crossover", *arguments])
+    return invoke(commands.PROGRAM.run, ["crossover", *arguments])
 
 
 def strict(text):

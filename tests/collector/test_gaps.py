@@ -15,7 +15,7 @@ from edgesweep import events
 from edgesweep.events import Dropped
 from edgesweep.records import Event
 from edgesweep_collector.archive.rows import Ask, EpochGaps
-from edgesweep_collector.cli.commands import run
+from edgesweep_collector.cli.commands import PROGRAM
 from edgesweep_collector.core.gaps import Span, merge, missing, to_ask
 from programs import invoke
 
@@ -201,10 +201,10 @@ def test_the_command_shows_them(either_archive, database_url, tmp_path):
     config = tmp_path / "collector.toml"
     config.write_text(f'[archive]\nurl = "{database_url}"\n')
     command = ["devices", "--config", str(config), "--gaps"]
-    shown = invoke(run, command, env={"COLUMNS": "160"})
+    shown = invoke(PROGRAM.run, command, env={"COLUMNS": "160"})
     assert "5-6,8" in shown.stdout
     assert "3 full" in shown.stdout
-    done = invoke(run, [*command, "--json"])
+    done = invoke(PROGRAM.run, [*command, "--json"])
     (found,) = json.loads(done.stdout)["gaps"]
     assert found == {
         "device_id": "n97-01",

@@ -16,7 +16,7 @@ import wire
 from edgesweep.records import Birth, Kind, SensorValue, Telemetry
 from edgesweep_collector import service
 from edgesweep_collector.archive.archive import Archive
-from edgesweep_collector.cli.commands import run
+from edgesweep_collector.cli.commands import PROGRAM
 from edgesweep_collector.cli.replay import _instant_ns
 from edgesweep_collector.projection import batch
 from edgesweep_collector.projection.follow import Follower, Pace
@@ -73,7 +73,7 @@ def configured(tmp_path, influx_url="http://127.0.0.1:9", bucket="fleet"):
 
 def command(tmp_path, *options):
     arguments = ["replay", "--config", str(tmp_path / "collector.toml"), *options]
-    return invoke(run, arguments, env={"COLUMNS": "200"})
+    return invoke(PROGRAM.run, arguments, env={"COLUMNS": "200"})
 
 
 def test_it_knows_every_projection_of_the_service():

@@ -20,7 +20,7 @@ from edgesweep.records import Birth, Device, Heartbeat, SensorValue, Telemetry
 from edgesweep_collector.archive.archive import Archive
 from edgesweep_collector.archive.migrations import MIGRATIONS, TYPES
 from edgesweep_collector.archive.rows import Kept
-from edgesweep_collector.cli.commands import run
+from edgesweep_collector.cli.commands import PROGRAM
 from edgesweep_collector.core.lineprotocol import Line
 from edgesweep_collector.core.telemetry import MEASUREMENT, telemetry_line, telemetry_series
 from edgesweep_collector.counters import Counters
@@ -58,7 +58,7 @@ def config(tmp_path):
 
 def devices(tmp_path, *options):
     command = ["devices", "--config", str(config(tmp_path)), *options]
-    done = invoke(run, command, env={"COLUMNS": "160", "NO_COLOR": "1"})
+    done = invoke(PROGRAM.run, command, env={"COLUMNS": "160", "NO_COLOR": "1"})
     assert done.exit_code == 0, done.output
     return done.stdout
 

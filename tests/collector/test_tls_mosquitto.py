@@ -17,7 +17,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from edgesweep.topics import ack, state
-from edgesweep_collector.cli.commands import run
+from edgesweep_collector.cli.commands import PROGRAM
 from edgesweep_collector.core import mosquitto
 from edgesweep_collector.core.mosquitto import MAX_PACKET_BYTES
 from mosquitto import Mosquitto, needs_mosquitto
@@ -52,7 +52,7 @@ class Site:
 
     def configure(self, *more):
         words = [*map(str, [*self._words, *more])]
-        done = invoke(run, words)
+        done = invoke(PROGRAM.run, words)
         assert done.exit_code == 0, done.output
         config = self.folder / "mosquitto.conf"
         assert done.output.split() == [str(config), str(self.folder / "acl")]
@@ -316,12 +316,12 @@ def test_names_that_would_open_the_door_are_refused(names, words):
 def test_what_mosquitto_would_misread_is_refused(tmp_path):
     words = ["mosquitto", "--ca", "/a b", "--cert", "/c", "--key", "/k", "--out"]
     words.append(str(tmp_path / "x"))
-    done = invoke(run, words)
+    done = invoke(PROGRAM.run, words)
     assert done.exit_code == 2
     assert "with a space in it" in done.output
     assert not (tmp_path / "x").exists()
     (tmp_path / "file").touch()
     words[2], words[-1] = "/a", str(tmp_path / "file" / "x")
-    done = invoke(run, words)
+    done = invoke(PROGRAM.run, words)
     assert done.exit_code == 2
     assert "Not a directory" in done.output

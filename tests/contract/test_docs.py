@@ -44,8 +44,8 @@ def keys_of(kind: type) -> set[str]:
 @pytest.mark.parametrize(
     ("app", "program"),
     [
-        (agent_cli.command_line(), "edgesweep-agent"),
-        (collector_cli.command_line(), "edgesweep-collector"),
+        (agent_cli.PROGRAM.command_line(), "edgesweep-agent"),
+        (collector_cli.PROGRAM.command_line(), "edgesweep-collector"),
     ],
 )
 def test_every_command_is_in_the_readme(app, program):

@@ -358,10 +358,10 @@ def test_sec_01_postgresql_itself_is_told_and_nobody_else(tmp_path, postgres):
 
 # In one process, for each of them takes most of a second to start.
 EVERY_HELP = """
-from {package}.cli.commands import run
+from {package}.cli.commands import PROGRAM
 for words in {asked}:
     try:
-        run(words)
+        PROGRAM.run(words)
     except SystemExit as error:
         assert not error.code, words
 """

@@ -17,6 +17,6 @@ _SAID = {"sweep": " before anything was measured: the same command begins anew"}
 def main() -> None:
     """Run a command; what the operator can mend is one line on stderr, never a traceback."""
     interrupts_in_one_line("edgesweep-agent", _SAID)
-    from .commands import run  # noqa: PLC0415 - slow to import
+    from .commands import PROGRAM  # noqa: PLC0415 - slow to import
 
-    run(sys.argv[1:])
+    PROGRAM.run(sys.argv[1:])

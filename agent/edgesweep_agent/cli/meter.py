@@ -113,8 +113,5 @@ def _line(level: dict[str, Any]) -> str:
 
 
 def _write(path: Path, run: dict[str, Any]) -> None:
-    try:
-        with sink(path) as file:
-            file.write(f"{json.dumps(run, indent=2)}\n".encode())
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
+    with sink(path) as file:
+        file.write(f"{json.dumps(run, indent=2)}\n".encode())

@@ -92,6 +92,12 @@ def text_of(value: object) -> str:
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
 
 
+def one_line(text: str) -> str:
+    """What goes into a sentence, of what a server sent."""
+    line = " ".join(text_of(text).split())
+    return "".join(sign for sign in line if sign.isprintable())[:200]
+
+
 def listed_models(answers: Answers) -> list[dict[str, Any]]:
     """The entries of ``GET /v1/models``; what is no list of objects has none."""
     return objects_in(object_at(answers, "/v1/models").get("data"))

@@ -7,7 +7,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from .answers import text_of
+from .answers import one_line, text_of
 from .unreached import Cause, Unreached, most_telling
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _wants_tls(reply: Reply) -> bool:
 
 def _problem(what: str, reply: Reply) -> Readiness | None:
     if reply.status in _REDIRECTS and (to := reply.headers.get("location")):
-        there = f"{what} is redirected to {_line(to)} (HTTP {reply.status})"
+        there = f"{what} is redirected to {one_line(to)} (HTTP {reply.status})"
         return Readiness(State.UNUSABLE, there, "give the address of the engine itself")
     if reply.is_html:
         return Readiness(
@@ -172,10 +172,4 @@ def _said(reply: Reply) -> str:
     """A server's own words, on one line."""
     error = reply.json_object().get("error")
     text = error.get("message") if isinstance(error, dict) else error
-    return _line(str(text or reply.text)) or "(empty)"
-
-
-def _line(text: str) -> str:
-    """What goes into a sentence, of what a server sent."""
-    line = " ".join(text_of(text).split())
-    return "".join(sign for sign in line if sign.isprintable())[:200]
+    return one_line(str(text or reply.text)) or "(empty)"

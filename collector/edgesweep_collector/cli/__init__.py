@@ -34,6 +34,6 @@ _SAID = {
 def main() -> None:
     """Run a command; what the caller can mend is one line on stderr, never a traceback."""
     interrupts_in_one_line("edgesweep-collector", _SAID)
-    from .commands import run  # noqa: PLC0415 - slow to import
+    from .commands import PROGRAM  # noqa: PLC0415 - slow to import
 
-    run(sys.argv[1:])
+    PROGRAM.run(sys.argv[1:])

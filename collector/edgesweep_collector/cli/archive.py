@@ -12,7 +12,6 @@ from edgesweep import carried
 from edgesweep.sizes import size_text
 from edgesweep_collector.archive.archive import Archive
 from edgesweep_collector.archive.backup import TRANSPORT
-from edgesweep_collector.errors import ProgramError
 from edgesweep_collector.settings import load
 from edgesweep_common.outfile import STANDARD_OUTPUT, place, sink
 
@@ -80,11 +79,8 @@ def restore(file: _Read, config: Config, as_json: AsJson = False) -> None:
 def _write(file: Path, envelopes: Iterable[Carried]) -> int:
     """Whole or not at all; into a stream as it comes."""
     counted = _Counted(envelopes)
-    try:
-        with sink(file) as out:
-            carried.write(out, counted)
-    except OSError as error:
-        raise ProgramError(f"cannot write {file}: {error.strerror}") from error
+    with sink(file) as out:
+        carried.write(out, counted)
     return counted.n
 
 

@@ -12,8 +12,9 @@ import typer
 from edgesweep import carried
 from edgesweep_collector.errors import ProgramError
 from edgesweep_collector.ingest.files import Taken, take_in
+from edgesweep_common.texts import printable
 
-from .options import printable, show
+from .options import show
 
 if TYPE_CHECKING:
     from pathlib import Path

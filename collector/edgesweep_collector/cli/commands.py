@@ -1,17 +1,10 @@
-"""The commands of the program, and how one of them is run."""
+"""The commands of the program, and the end of the help of each."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from edgesweep_common import commands
+from edgesweep_common.commands import Program
 
 from . import COMMANDS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import typer
 
 # Click keeps the lines of a block that begins with \b as they are.
 _EXAMPLES = {
@@ -64,20 +57,10 @@ Examples:
 The file's format is in docs/crossover.md.""",
 }
 
-PROGRAM = commands.Program(
+PROGRAM = Program(
     name="edgesweep-collector",
     help="Archive what the fleet measured, and say which engine to use where.",
     package=__package__,
     commands=COMMANDS,
     examples=_EXAMPLES,
 )
-
-
-def command_line(names: Iterable[str] = COMMANDS) -> typer.Typer:
-    """The commands of these names; what the others need is not imported."""
-    return commands.command_line(PROGRAM, names)
-
-
-def run(words: list[str]) -> None:
-    """Run the command that was typed; the process ends with its exit code."""
-    commands.run(PROGRAM, words)

@@ -2,69 +2,73 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 - typer resolves the annotation
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from edgesweep.topics import is_device_id
 from edgesweep_collector.core.mosquitto import Site, access_list, configuration, objection
-from edgesweep_collector.errors import ProgramError
 from edgesweep_collector.peers import Denylist
 from edgesweep_common.outfile import STANDARD_OUTPUT, place, replacing
 
 from . import values
 
+Folder = Annotated[
+    Path,
+    typer.Option("--out", parser=values.path, metavar="DIR", help="Write the two files here."),
+]
+Authority = Annotated[
+    Path,
+    typer.Option(
+        "--ca",
+        parser=values.path,
+        metavar="FILE",
+        help="The authority of devices and collectors.",
+    ),
+]
+Certificate = Annotated[
+    Path,
+    typer.Option("--cert", parser=values.path, metavar="FILE", help="The broker's certificate."),
+]
+Key = Annotated[Path, typer.Option("--key", parser=values.path, metavar="FILE", help="Its key.")]
+Revoked = Annotated[
+    Path | None,
+    typer.Option(
+        "--crl",
+        parser=values.path,
+        metavar="FILE",
+        help="The authority's list of revoked ones.",
+    ),
+]
+Denied = Annotated[
+    Path | None,
+    typer.Option(
+        "--denylist", parser=values.path, metavar="FILE", help="The collectors' denylist_file."
+    ),
+]
+Port = Annotated[int, typer.Option(min=1, max=65535, help="The port to listen on.")]
+Address = Annotated[str, typer.Option(help="The address to listen on (default: all).")]
+Collectors = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--collector",
+        metavar="NAME",
+        help="Common name of a collector's certificate; may be given again (default: collector.1).",
+    ),
+]
+
 
 def mosquitto(  # noqa: PLR0913, PLR0917 -- the options of a command
-    out: Annotated[
-        Path,
-        typer.Option("--out", parser=values.path, metavar="DIR", help="Write the two files here."),
-    ],
-    ca: Annotated[
-        Path,
-        typer.Option(
-            "--ca",
-            parser=values.path,
-            metavar="FILE",
-            help="The authority of devices and collectors.",
-        ),
-    ],
-    cert: Annotated[
-        Path,
-        typer.Option(
-            "--cert", parser=values.path, metavar="FILE", help="The broker's certificate."
-        ),
-    ],
-    key: Annotated[
-        Path, typer.Option("--key", parser=values.path, metavar="FILE", help="Its key.")
-    ],
-    crl: Annotated[
-        Path | None,
-        typer.Option(
-            "--crl",
-            parser=values.path,
-            metavar="FILE",
-            help="The authority's list of revoked ones.",
-        ),
-    ] = None,
-    denylist: Annotated[
-        Path | None,
-        typer.Option(
-            "--denylist", parser=values.path, metavar="FILE", help="The collectors' denylist_file."
-        ),
-    ] = None,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="The port to listen on.")] = 8883,
-    address: Annotated[str, typer.Option(help="The address to listen on (default: all).")] = "",
-    collector: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--collector",
-            metavar="NAME",
-            help="Common name of a collector's certificate; may be given again "
-            "(default: collector.1).",
-        ),
-    ] = None,
+    out: Folder,
+    ca: Authority,
+    cert: Certificate,
+    key: Key,
+    crl: Revoked = None,
+    denylist: Denied = None,
+    port: Port = 8883,
+    address: Address = "",
+    collector: Collectors = None,
 ) -> None:
     """Write mosquitto.conf and acl for mosquitto 2.0, with mutual TLS and a topic per device.
 
@@ -89,14 +93,6 @@ def mosquitto(  # noqa: PLR0913, PLR0917 -- the options of a command
     if out == STANDARD_OUTPUT:
         raise typer.BadParameter("--out names a folder: two files cannot go to standard output")
     for name, text in (("mosquitto.conf", configuration(site)), ("acl", access_list(site))):
-        _write(out / name, text)
-    typer.echo(f"{out / 'mosquitto.conf'}\n{out / 'acl'}")
-
-
-def _write(path: Path, text: str) -> None:
-    target = place("--out", path, make_folder=True)
-    try:
-        with replacing(target) as file:
+        with replacing(place("--out", out / name, make_folder=True)) as file:
             file.write(text.encode())
-    except OSError as error:
-        raise ProgramError(f"{path}: {error.strerror}") from error
+    typer.echo(f"{out / 'mosquitto.conf'}\n{out / 'acl'}")

@@ -14,6 +14,7 @@ from rich.text import Text
 from edgesweep_collector.archive.archive import Archive
 from edgesweep_collector.errors import NotArchived
 from edgesweep_collector.settings import load
+from edgesweep_common.texts import printable
 
 from . import values
 
@@ -108,8 +109,3 @@ def known_run(archive: Archive, given: str) -> str:
         how = "no run" if not found else f"{len(found)} runs begin with"
         raise NotArchived(f"{how} {printable(given)} in the archive; `runs` lists them")
     return found[0]
-
-
-def printable(text: str) -> str:
-    """Text of a device without what a terminal would take for a command."""
-    return "".join(char if char.isprintable() else "?" for char in text)

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from edgesweep_collector.core.pairing import pair
-from edgesweep_collector.errors import ProgramError
 from edgesweep_collector.report.gather import gather
 from edgesweep_collector.report.html import render_html
 from edgesweep_common.outfile import STANDARD_OUTPUT, place, sink
@@ -49,10 +48,7 @@ def report(
         generated_at=datetime.now(timezone.utc),
         reproduce=tuple(reproduce) if reproduce else default,
     )
-    try:
-        with sink(target) as file:
-            file.write(render_html(facts).encode())
-    except OSError as error:
-        raise ProgramError(f"{out}: {error.strerror}") from error
+    with sink(target) as file:
+        file.write(render_html(facts).encode())
     if not to_stream:
         typer.echo(str(out))

@@ -7,7 +7,7 @@ import resource
 import time
 from dataclasses import replace
 from datetime import datetime, timezone
-from pathlib import Path  # noqa: TC003 - typer resolves the annotation
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import anyio
@@ -33,81 +33,91 @@ if TYPE_CHECKING:
 _USUAL_S = 20 * 60.0
 _QUEUED = 800
 _MOST_RUNS = 10_000
-_KNOWN = ", ".join(CLASSES)
+_ALL, _KNOWN = ",".join(CLASSES), ", ".join(CLASSES)
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        parser=values.path,
+        metavar="FILE",
+        help="The collector's settings: where it is.",
+    ),
+]
+To = Annotated[
+    str | None,
+    typer.Option("--to", metavar="HOST:PORT", help="The broker, or the collector (gRPC)."),
+]
+Transport = Annotated[Literal["mqtt", "grpc"], typer.Option(help="How they deliver.")]
+Devices = Annotated[int, typer.Option(min=1, max=MOST_DEVICES, help="How many.")]
+Classes = Annotated[str, typer.Option(metavar="A,B", help=f"Their classes, in turn: {_KNOWN}.")]
+Seed = Annotated[int, typer.Option(min=0, help="Decides everything, with --start.")]
+Start = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="2026-11-30T12:00Z, or 36h (ago); default: to end now."),
+]
+Duration = Annotated[
+    float | None,
+    typer.Option(
+        parser=values.duration_s,
+        metavar="TIME",
+        help="How long they live, such as 20m (default).",
+    ),
+]
+Runs = Annotated[
+    int | None,
+    typer.Option(min=1, max=_MOST_RUNS, metavar="N", help="Or how many sweeps each makes."),
+]
+Speed = Annotated[
+    float,
+    typer.Option(
+        parser=values.speed,
+        metavar="NUMBER",
+        help="Their seconds in one of ours; 0: as fast as it goes.",
+    ),
+]
+Telemetry = Annotated[
+    float,
+    typer.Option(
+        parser=values.interval_s,
+        metavar="TIME",
+        show_default="60s",
+        help="How often sensors are told; 0 for never.",
+    ),
+]
+Heartbeat = Annotated[
+    float,
+    typer.Option(
+        parser=values.duration_s,
+        metavar="TIME",
+        show_default="30s",
+        help="How often they say that they are there.",
+    ),
+]
+Regression = Annotated[
+    Literal["agent", "date", "none"],
+    typer.Option(help="What the planted slowdown comes with, in the middle."),
+]
+Faults = Annotated[bool, typer.Option("--faults/--no-faults", help="Plant outliers and faults.")]
+Anywhere = Annotated[bool, typer.Option("--anywhere", help="Also to another machine's collector.")]
 
 
 def simulate(  # noqa: PLR0913, PLR0917 -- the options of a command
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            "--config",
-            parser=values.path,
-            metavar="FILE",
-            help="The collector's settings: where it is.",
-        ),
-    ] = None,
-    to: Annotated[
-        str | None,
-        typer.Option("--to", metavar="HOST:PORT", help="The broker, or the collector (gRPC)."),
-    ] = None,
-    transport: Annotated[Literal["mqtt", "grpc"], typer.Option(help="How they deliver.")] = "mqtt",
-    devices: Annotated[int, typer.Option(min=1, max=MOST_DEVICES, help="How many.")] = 20,
-    classes: Annotated[
-        str, typer.Option(metavar="A,B", help=f"Their classes, in turn: {_KNOWN}.")
-    ] = ",".join(CLASSES),
-    seed: Annotated[int, typer.Option(min=0, help="Decides everything, with --start.")] = 1,
-    start: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="2026-11-30T12:00Z, or 36h (ago); default: to end now."),
-    ] = None,
-    duration: Annotated[
-        float | None,
-        typer.Option(
-            parser=values.duration_s,
-            metavar="TIME",
-            help="How long they live, such as 20m (default).",
-        ),
-    ] = None,
-    runs: Annotated[
-        int | None,
-        typer.Option(min=1, max=_MOST_RUNS, metavar="N", help="Or how many sweeps each makes."),
-    ] = None,
-    speed: Annotated[
-        float,
-        typer.Option(
-            parser=values.speed,
-            metavar="NUMBER",
-            help="Their seconds in one of ours; 0: as fast as it goes.",
-        ),
-    ] = 1.0,
-    telemetry: Annotated[
-        float,
-        typer.Option(
-            parser=values.interval_s,
-            metavar="TIME",
-            show_default="60s",
-            help="How often sensors are told; 0 for never.",
-        ),
-    ] = 60.0,
-    heartbeat: Annotated[
-        float,
-        typer.Option(
-            parser=values.duration_s,
-            metavar="TIME",
-            show_default="30s",
-            help="How often they say that they are there.",
-        ),
-    ] = 30.0,
-    regression: Annotated[
-        Literal["agent", "date", "none"],
-        typer.Option(help="What the planted slowdown comes with, in the middle."),
-    ] = "agent",
-    faults: Annotated[
-        bool, typer.Option("--faults/--no-faults", help="Plant outliers and faults.")
-    ] = True,
-    anywhere: Annotated[
-        bool, typer.Option("--anywhere", help="Also to another machine's collector.")
-    ] = False,
+    config: Config = None,
+    to: To = None,
+    transport: Transport = "mqtt",
+    devices: Devices = 20,
+    classes: Classes = _ALL,
+    seed: Seed = 1,
+    start: Start = None,
+    duration: Duration = None,
+    runs: Runs = None,
+    speed: Speed = 1.0,
+    telemetry: Telemetry = 60.0,
+    heartbeat: Heartbeat = 30.0,
+    regression: Regression = "agent",
+    faults: Faults = True,
+    anywhere: Anywhere = False,
     as_json: AsJson = False,
 ) -> None:
     """Deliver the results of devices that do not exist, with known answers planted in them.

@@ -15,6 +15,7 @@ from edgesweep_collector.report.cells import left_out, table_of
 from edgesweep_collector.report.chart import charts_of
 from edgesweep_collector.report.facts import MetricDefinition, ReportFacts
 from edgesweep_collector.report.svg import render_svg
+from edgesweep_common.texts import printable
 
 THROUGHPUT: Final = MetricDefinition.of("output_tokens_per_s", "Output throughput", "tokens/s")
 TTFT: Final = MetricDefinition.of("ttft_s", "Time to first token, median", "s")
@@ -36,7 +37,7 @@ def render_html(facts: ReportFacts) -> str:
 def _printable(value: object) -> object:
     """Text of a device without control characters, which HTML has no escape for."""
     if isinstance(value, str) and not isinstance(value, Markup):
-        return "".join(char if char.isprintable() else "?" for char in value)
+        return printable(value)
     return value
 
 

@@ -14,6 +14,7 @@ from xml.etree import ElementTree as ET
 from edgesweep_collector.core.evidence import rounded
 from edgesweep_collector.report.scale import FLOOR, LEFT, RIGHT, TOP, Scale, scale_of, ticks
 from edgesweep_collector.report.style import CHART_STYLE
+from edgesweep_common.texts import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,7 +43,7 @@ def render_svg(chart: Chart) -> str:
         },
     )
     _add(root, "title", chart.metric.title)
-    _add(root, "desc", _clean(chart.summary))
+    _add(root, "desc", printable(chart.summary))
     _add(root, "style", CHART_STYLE)
     _draw_axes(root, chart, scale, foot)
     _draw_answer(root, chart, scale)
@@ -116,7 +117,7 @@ def _mark(group: ET.Element, side: Side, x: float, y: float, point: Point) -> No
         corner = {"x": _px(x - _MARK), "y": _px(y - _MARK)}
         size = {"width": _px(2 * _MARK), "height": _px(2 * _MARK)}
         shape = _add(group, "rect", None, {"class": kind, **corner, **size})
-    _add(shape, "title", _clean(_told(point)))
+    _add(shape, "title", printable(_told(point)))
 
 
 def _draw_names(root: ET.Element, chart: Chart, scale: Scale) -> None:
@@ -150,7 +151,7 @@ def _sign(group: ET.Element, failed: bool, x: float, y: float, told: str | None)
     diamond = f"M{x:.1f},{y - r:.1f}l{r},{r}l{-r},{r}l{-r},{-r}z"
     path = _add(group, "path", None, {"class": "es-sign", "d": cross if failed else diamond})
     if told:
-        _add(path, "title", _clean(told))
+        _add(path, "title", printable(told))
 
 
 def _draw_key(root: ET.Element, chart: Chart, y: float) -> None:
@@ -193,13 +194,8 @@ def _told(point: Point) -> str:
 
 
 def _short(name: str) -> str:
-    clean = _clean(name)
+    clean = printable(name)
     return clean if len(clean) <= 18 else clean[:17] + "…"
-
-
-def _clean(text: str) -> str:
-    """Text without the control characters that XML cannot carry."""
-    return "".join(c if c.isprintable() else " " for c in text)
 
 
 def _px(value: float) -> str:
@@ -212,7 +208,7 @@ def _line(parent: ET.Element, kind: str, x1: float, y1: float, x2: float, y2: fl
 
 
 def _text(parent: ET.Element, kind: str, x: float, y: float, text: str) -> None:
-    _add(parent, "text", _clean(text), {"class": kind, "x": _px(x), "y": _px(y)})
+    _add(parent, "text", printable(text), {"class": kind, "x": _px(x), "y": _px(y)})
 
 
 def _add(
